@@ -1,0 +1,183 @@
+"""One hole with a diffusion model: window, context cache, canvases, the loop, text again.
+
+Owns the way from text to tokens and back. Knows nothing of requests with several holes, of fit, or of clients.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+import torch
+
+from tenon_engine.cache import Context, ContextCache
+from tenon_engine.canvas import Canvas
+from tenon_engine.denoise import Network, Track, denoise
+from tenon_engine.edges import Edges
+from tenon_engine.models.base import Draft, HoleRequest, Proposal, StopCheck
+from tenon_engine.plan import Plan, Row
+from tenon_engine.tokenizer import Tokenizer
+from tenon_engine.window import Window, window
+from tenon_engine.wire import Cost, Slot, SlotState
+
+ENCODE_CHUNK_TOKENS = 128  # between two chunks of a context, stop() is asked
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """Control tokens of a vocabulary."""
+
+    prefix: int
+    middle: int
+    suffix: int
+    file: int
+    end: int
+
+
+class ForkableContext(Context, Protocol):
+    """A context that another candidate can start from."""
+
+    def fork(self: C) -> C:
+        """An independent copy."""
+        ...
+
+
+C = TypeVar("C", bound=ForkableContext)
+
+
+class CausalNetwork(Network[C], Protocol[C]):
+    """A network whose context is encoded causally, before and apart from the canvas."""
+
+    def new_context(self) -> C:
+        """An empty context."""
+        ...
+
+    def extend(self, context: C, ids: list[int]) -> None:
+        """Encode `ids` behind what `context` holds."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a document a context may hold."""
+
+    prefix_tokens: int
+    suffix_tokens: int
+    path_header: bool
+
+
+class DiffusionModel(Generic[C]):
+    """A network, its vocabulary and a plan: everything `propose` needs."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        network: CausalNetwork[C],
+        tokenizer: Tokenizer,
+        special: SpecialIds,
+        plan: Plan,
+        limits: Limits,
+    ) -> None:
+        self.name = name
+        self.network = network
+        self._tokenizer = tokenizer
+        self._special = special
+        self._plan = plan
+        self._limits = limits
+        self._contexts = ContextCache(network.new_context)
+
+    def with_plan(self, plan: Plan) -> DiffusionModel[C]:
+        """The same weights and caches with another sampler."""
+        other = copy.copy(self)
+        other._plan = plan
+        return other
+
+    def propose(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:
+        """Denoise one hole; a Proposal per step, the last one is the answer."""
+        started = time.perf_counter()
+        limits = self._limits
+        cut = window(
+            self._tokenizer,
+            _encodable(hole.prefix),
+            _encodable(hole.suffix),
+            prefix_tokens=limits.prefix_tokens,
+            suffix_tokens=limits.suffix_tokens,
+        )
+        ids = self._context_ids(hole, cut)
+        context = self._contexts.begin(hole.session, ids)
+        reused = len(context.ids)
+        for start in range(reused, len(ids), ENCODE_CHUNK_TOKENS):
+            if stop():
+                return
+            self.network.extend(context, ids[start : start + ENCODE_CHUNK_TOKENS])
+        encoded = time.perf_counter()
+        tracks = self._tracks(hole, cut, context)
+        for step in denoise(self.network, self._plan, tracks):
+            yield Proposal(
+                drafts=tuple(_draft(track) for track in tracks),
+                slots=self._slots(tracks[0].row.canvas, cut.left),
+                cost=Cost(
+                    forwards=step,
+                    tokens=sum(track.row.canvas.decided_count for track in tracks),
+                    context_tokens=len(ids),
+                    reused_tokens=reused,
+                    context_ms=(encoded - started) * 1e3,
+                    denoise_ms=(time.perf_counter() - encoded) * 1e3,
+                ),
+            )
+            if stop():
+                return
+
+    def _context_ids(self, hole: HoleRequest, cut: Window) -> list[int]:
+        """`[FILE path \\n text]… [FILE path \\n] PREFIX prefix SUFFIX suffix` (Qwen2.5-Coder technical report, 3.2)."""
+        encode, special = self._tokenizer.encode, self._special
+        ids: list[int] = []
+        for extra in hole.extra:
+            ids += [special.file, *encode(_encodable(f"{extra.path}\n{extra.text}"))]
+        if hole.path and self._limits.path_header:
+            ids += [special.file, *encode(_encodable(f"{hole.path}\n"))]
+        return [*ids, special.prefix, *cut.prefix_ids, special.suffix, *cut.suffix_ids]
+
+    def _tracks(self, hole: HoleRequest, cut: Window, context: C) -> list[Track[C]]:
+        """One track per candidate; the first stands on the session's own context, the others on copies of it."""
+        right_ids = self._tokenizer.encode(cut.right.decode())
+        edges = Edges(self._tokenizer, left=cut.left, right=cut.right, end_id=self._special.end)
+        tracks = []
+        for index in range(hole.candidates):
+            canvas = Canvas(len(cut.left_ids) + hole.max_tokens + len(right_ids), end_id=self._special.end)
+            row = Row(canvas, edges, history=[*cut.suffix_ids, *cut.prefix_ids], drafts=cut.left_ids)
+            sampled = hole.temperature > 0
+            tracks.append(
+                Track(
+                    row,
+                    context if index == 0 else context.fork(),
+                    rank=0 if sampled else index,
+                    temperature=hole.temperature,
+                    generator=torch.Generator().manual_seed(hole.seed + index) if sampled else None,
+                )
+            )
+        return tracks
+
+    def _slots(self, canvas: Canvas, left: bytes) -> tuple[Slot, ...]:
+        slots, spelt = [], 0
+        for token, state, confidence in zip(canvas.ids, canvas.states, canvas.confidences, strict=True):
+            data = b"" if token is None else self._tokenizer.to_bytes([token])
+            spelt += len(data)
+            fixed = state is SlotState.DECIDED and spelt <= len(left)
+            slots.append(Slot(data.decode(errors="replace"), SlotState.FIXED if fixed else state, confidence))
+        return tuple(slots)
+
+
+def _draft(track: Track[C]) -> Draft:
+    canvas = track.row.canvas
+    text, whole = track.row.edges.fill(canvas.text_ids, ended=canvas.ended)
+    return Draft(text, canvas.confidence, whole)
+
+
+def _encodable(text: str) -> str:
+    """`text` for the model alone, with lone surrogates (which no encoding can hold) replaced."""
+    return text.encode("utf-8", "replace").decode()

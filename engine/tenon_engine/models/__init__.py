@@ -1,0 +1,1 @@
+"""Model families, one file each; `registry` maps a name to a loader."""

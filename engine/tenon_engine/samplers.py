@@ -1,0 +1,46 @@
+"""Samplers by name, as settings and flags spell them: `name[:value[:window]]`. One table; no arithmetic."""
+
+from __future__ import annotations
+
+from tenon_engine.errors import BadRequestError
+from tenon_engine.plan import ConfirmPlan, ParallelPlan, Plan, Rule
+from tenon_engine.sampler import above_margin, above_threshold, entropy_bound, top_k
+
+DEFAULT_FAN, NGRAM_LENGTH, NGRAM_COUNT = 3, 3, 8
+RULES: dict[str, tuple[Rule, float]] = {
+    "threshold": (above_threshold, 0.9),
+    "topk": (top_k, 1),
+    "margin": (above_margin, 0.7),
+    "entropy": (entropy_bound, 0.1),
+}
+HELP = (
+    "confirm[:FAN[:NGRAM]], left, frontier[:WINDOW[:THRESHOLD]], "
+    "threshold|topk|margin|entropy[:VALUE[:WINDOW]], base"
+)
+
+
+def plan_named(name: str) -> Plan:
+    """The plan `name` describes; BadRequestError when it describes none."""
+    kind, *rest = name.split(":")
+    try:
+        values = [float(value) for value in rest]
+        return _plan(kind, values)
+    except (ValueError, KeyError, IndexError):
+        raise BadRequestError(f"unknown sampler {name!r}; there are: {HELP}") from None
+
+
+def _plan(kind: str, values: list[float]) -> Plan:
+    first, second = (*values, None, None)[:2]
+    if len(values) > 2 or any(value < 0 for value in values):
+        raise ValueError
+    if kind == "confirm":
+        fan = DEFAULT_FAN if first is None else int(first)
+        return ConfirmPlan(fan, NGRAM_LENGTH if second is None else int(second), NGRAM_COUNT)
+    if kind == "left":
+        return ConfirmPlan(0)
+    if kind == "base":
+        return ConfirmPlan(0, adapted=False)
+    if kind == "frontier":
+        return ParallelPlan(above_threshold, 0.9 if second is None else second, 8 if first is None else int(first))
+    rule, default = RULES[kind]
+    return ParallelPlan(rule, default if first is None else first, None if second is None else int(second))
