@@ -84,7 +84,7 @@ class DiffusionModel(Generic[C]):
     ) -> None:
         self.name = name
         self.network = network
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._special = special
         self._plan = plan
         self._limits = limits
@@ -101,7 +101,7 @@ class DiffusionModel(Generic[C]):
         started = time.perf_counter()
         limits = self._limits
         cut = window(
-            self._tokenizer,
+            self.tokenizer,
             _encodable(hole.prefix),
             _encodable(hole.suffix),
             prefix_tokens=limits.prefix_tokens,
@@ -134,7 +134,7 @@ class DiffusionModel(Generic[C]):
 
     def _context_ids(self, hole: HoleRequest, cut: Window) -> list[int]:
         """`[FILE path \\n text]… [FILE path \\n] PREFIX prefix SUFFIX suffix` (Qwen2.5-Coder technical report, 3.2)."""
-        encode, special = self._tokenizer.encode, self._special
+        encode, special = self.tokenizer.encode, self._special
         ids: list[int] = []
         for extra in hole.extra:
             ids += [special.file, *encode(_encodable(f"{extra.path}\n{extra.text}"))]
@@ -144,8 +144,8 @@ class DiffusionModel(Generic[C]):
 
     def _tracks(self, hole: HoleRequest, cut: Window, context: C) -> list[Track[C]]:
         """One track per candidate; the first stands on the session's own context, the others on copies of it."""
-        right_ids = self._tokenizer.encode(cut.right.decode())
-        edges = Edges(self._tokenizer, left=cut.left, right=cut.right, end_id=self._special.end)
+        right_ids = self.tokenizer.encode(cut.right.decode())
+        edges = Edges(self.tokenizer, left=cut.left, right=cut.right, end_id=self._special.end)
         tracks = []
         for index in range(hole.candidates):
             canvas = Canvas(len(cut.left_ids) + hole.max_tokens + len(right_ids), end_id=self._special.end)
@@ -165,7 +165,7 @@ class DiffusionModel(Generic[C]):
     def _slots(self, canvas: Canvas, left: bytes) -> tuple[Slot, ...]:
         slots, spelt = [], 0
         for token, state, confidence in zip(canvas.ids, canvas.states, canvas.confidences, strict=True):
-            data = b"" if token is None else self._tokenizer.to_bytes([token])
+            data = b"" if token is None else self.tokenizer.to_bytes([token])
             spelt += len(data)
             fixed = state is SlotState.DECIDED and spelt <= len(left)
             slots.append(Slot(data.decode(errors="replace"), SlotState.FIXED if fixed else state, confidence))

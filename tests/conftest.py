@@ -1,0 +1,19 @@
+"""What several test files share: the embedded model, loaded once, its weights fetched as a user would."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tenon_engine import config as engine_config
+from tenon_engine.diffusion import DiffusionModel
+from tenon_engine.models.qwen2 import KeyValues
+
+
+@pytest.fixture(scope="session")
+def embedded() -> DiffusionModel[KeyValues]:
+    from tenon_engine.models.embedded import load_embedded
+
+    config, _ = engine_config.load(os.environ, {})
+    return load_embedded(config)
