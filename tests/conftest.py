@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
 
 from tenon_engine import config as engine_config
 from tenon_engine.diffusion import DiffusionModel
 from tenon_engine.models.qwen2 import KeyValues
+
+# How long a case takes is the business of benchmarks.
+settings.register_profile("tenon", deadline=None)
+settings.load_profile("tenon")
 
 
 @pytest.fixture(scope="session")

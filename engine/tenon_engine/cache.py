@@ -51,4 +51,7 @@ class ContextCache(Generic[C]):
 
 def common_length(first: Sequence[int], second: Sequence[int]) -> int:
     """Length of the longest common prefix."""
-    return next((n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
+    return next(
+        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
+        min(len(first), len(second)),
+    )

@@ -40,7 +40,11 @@ class Canvas:
     @property
     def drafts(self) -> list[int]:
         """Ids of the provisional run."""
-        return [i for i, s in zip(self.ids, self.states, strict=True) if s is SlotState.PROVISIONAL and i is not None]
+        return [
+            i
+            for i, s in zip(self.ids, self.states, strict=True)
+            if s is SlotState.PROVISIONAL and i is not None
+        ]
 
     @property
     def text_ids(self) -> list[int]:

@@ -7,12 +7,13 @@ no clock, and not which model it drives.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from tenon_engine.errors import ModelFailedError
 from tenon_engine.plan import Plan, Row
 from tenon_engine.sampler import predict
 from tenon_engine.view import Constraint, View
@@ -32,7 +33,7 @@ class Network(Protocol[C]):
 class Track(Generic[C]):
     """One candidate: its row, the context it stands on, and how it chooses.
 
-    `rank` makes greedy candidates differ: the candidate's first slot takes its rank-th best id (0 = best).
+    `rank` makes greedy candidates differ: the first slot with a choice takes its rank-th best id (0 = best).
     """
 
     row: Row
@@ -41,9 +42,16 @@ class Track(Generic[C]):
     temperature: float = 0.0
     generator: torch.Generator | None = None
 
+    def take_rank(self, scores: Tensor) -> int:
+        """The rank, once, as soon as the first scored slot allows that many ids; 0 before and after."""
+        if not self.rank or int(scores[0].isfinite().sum()) <= self.rank:
+            return 0
+        rank, self.rank = self.rank, 0
+        return rank
+
 
 @torch.inference_mode()
-def denoise(network: Network[C], plan: Plan, tracks: Sequence[Track[C]]) -> Iterator[int]:
+def denoise(network: Network[C], plan: Plan, tracks: Sequence[Track[C]]) -> Generator[int, None, None]:
     """Denoise all tracks in place; yields the number of the step just made, counting from 1."""
     step = 0
     while running := [track for track in tracks if not track.row.canvas.finished]:
@@ -56,10 +64,14 @@ def denoise(network: Network[C], plan: Plan, tracks: Sequence[Track[C]]) -> Iter
             constrain(scores, view.constraints)
             prediction = predict(
                 scores,
-                first_rank=track.rank if step == 0 else 0,
+                first_rank=track.take_rank(scores),
                 temperature=track.temperature,
                 generator=track.generator,
             )
+            if not bool(prediction.probability.isfinite().all()):
+                raise ModelFailedError(
+                    "the model's numbers are not finite; its weights or this device are at fault"
+                )
             plan.decide(track.row, view, prediction)
         step += 1
         yield step

@@ -40,7 +40,9 @@ class Edges:
     def fill(self, text_ids: Sequence[int], *, ended: bool) -> tuple[str, bool]:
         """The text for the hole, both edges removed; False when it is only a part of what was meant."""
         data = self._tokenizer.to_bytes(text_ids)
-        assert data.startswith(self._left) or self._left.startswith(data), "the left edge is always spelt again"
+        assert data.startswith(self._left) or self._left.startswith(data), (
+            "the left edge is always spelt again"
+        )
         data = data[len(self._left) :]
         if self._right:
             ended = ended and data.endswith(self._right)

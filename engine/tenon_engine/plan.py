@@ -61,7 +61,9 @@ class ParallelPlan:
         canvas = row.canvas
         size, frontier = len(canvas), canvas.frontier
         reach = 1 if row.edges.healing(canvas.text_ids) else self.window or size
-        scored = [p for p in range(frontier, min(size, frontier + reach)) if canvas.states[p] is SlotState.OPEN]
+        scored = [
+            p for p in range(frontier, min(size, frontier + reach)) if canvas.states[p] is SlotState.OPEN
+        ]
         constraint = row.edges.constraint(canvas.text_ids)
         return View(
             reads=tuple(_read(canvas, place) for place in range(size)),
@@ -112,7 +114,10 @@ class ConfirmPlan:
             kept=start,
             keepable=len(chain),
             scored=tuple(range(len(chain) + len(fan_places))),
-            constraints=(*(row.edges.constraint(left[:place]) for place in chain), *(None for _ in fan_places)),
+            constraints=(
+                *(row.edges.constraint(left[:place]) for place in chain),
+                *(None for _ in fan_places),
+            ),
             adapted=self.adapted,
         )
 

@@ -14,16 +14,22 @@ from torch import Tensor
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a forward says of each scored slot; all fields are [slots], on the CPU."""
+    """What a forward says of each scored slot; what few rules need is computed when it is asked for."""
 
-    ids: Tensor  # int64
-    probability: Tensor  # f32, of `ids` under the untempered distribution
-    margin: Tensor  # f32, best minus second-best probability
-    entropy: Tensor  # f32, nats
+    ids: Tensor  # int64 [slots]
+    probability: Tensor  # f32 [slots], of `ids` under the untempered distribution
+    logits: Tensor  # f32 [slots, vocabulary]
 
-    def __getitem__(self, part: slice) -> Prediction:
-        """The prediction of some slots."""
-        return Prediction(self.ids[part], self.probability[part], self.margin[part], self.entropy[part])
+    @property
+    def margin(self) -> Tensor:
+        """Best minus second-best probability, f32 [slots]."""
+        best, second = self.logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
+        return best - second
+
+    @property
+    def entropy(self) -> Tensor:
+        """In nats, f32 [slots]."""
+        return torch.special.entr(self.logits.softmax(-1)).sum(-1)
 
 
 def predict(
@@ -34,18 +40,15 @@ def predict(
     logits: f32 [slots, vocabulary], -inf where an id is not allowed; every row allows at least one.
     first_rank: the first slot takes its id of that rank instead (0 = the best).
     """
-    log_probability = logits.log_softmax(-1)
-    top = log_probability.topk(min(max(2, first_rank + 1), logits.shape[-1]), dim=-1)
     if temperature > 0:
         weights = (logits / temperature).softmax(-1)
         ids = torch.multinomial(weights, 1, generator=generator)[:, 0]
     else:
-        ids = top.indices[:, 0].clone()
-        ids[0] = top.indices[0, -1 if first_rank else 0]
-    probability = log_probability.exp()
-    best, second = top.values[:, :2].exp().unbind(-1)
-    entropy = torch.special.entr(probability).sum(-1)
-    return Prediction(ids, probability.gather(1, ids[:, None])[:, 0], best - second, entropy)
+        ids = logits.argmax(-1)
+        if first_rank:
+            ids[0] = logits[0].topk(first_rank + 1).indices[-1]
+    log_probability = logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(-1)
+    return Prediction(ids, log_probability.exp(), logits)
 
 
 def above_threshold(prediction: Prediction, threshold: float) -> list[int]:
@@ -70,8 +73,9 @@ def entropy_bound(prediction: Prediction, bound: float) -> list[int]:
     Slots in order of entropy; accepted while the sum of entropies less the largest one is at most `bound`
     (EB-sampler, arXiv 2505.24857).
     """
-    order = prediction.entropy.argsort(stable=True)
-    sorted_entropy = prediction.entropy[order]
+    entropy = prediction.entropy
+    order = entropy.argsort(stable=True)
+    sorted_entropy = entropy[order]
     within = sorted_entropy.cumsum(0) - sorted_entropy <= bound
     return sorted(order[within].tolist())
 

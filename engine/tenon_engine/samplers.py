@@ -41,6 +41,8 @@ def _plan(kind: str, values: list[float]) -> Plan:
     if kind == "base":
         return ConfirmPlan(0, adapted=False)
     if kind == "frontier":
-        return ParallelPlan(above_threshold, 0.9 if second is None else second, 8 if first is None else int(first))
+        return ParallelPlan(
+            above_threshold, 0.9 if second is None else second, 8 if first is None else int(first)
+        )
     rule, default = RULES[kind]
     return ParallelPlan(rule, default if first is None else first, None if second is None else int(second))

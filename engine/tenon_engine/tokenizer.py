@@ -6,6 +6,7 @@ Does not know models or the canvas. User text that spells a control token is enc
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -32,7 +33,7 @@ class Tokenizer(Protocol):
         """Ids of `prefix`, in two parts: what stands before the last boundary, and the rest, to be healed."""
         ...
 
-    def to_bytes(self, ids: list[int]) -> bytes:
+    def to_bytes(self, ids: Sequence[int]) -> bytes:
         """UTF-8 bytes that `ids` spell."""
         ...
 
@@ -60,8 +61,10 @@ class BpeTokenizer:
     def __init__(self, path: Path, table: TokenTable) -> None:
         try:
             self._core = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # noqa: BLE001 - the library raises bare Exception for an unreadable file
-            raise WeightsCorruptError(f"{path} is not a readable tokenizer; run `tenon model fetch` again") from error
+        except Exception as error:  # the library raises bare Exception for an unreadable file
+            raise WeightsCorruptError(
+                f"{path} is not a readable tokenizer; run `tenon model fetch` again"
+            ) from error
         self._table = table
         self.agreeing = lru_cache(maxsize=CONSTRAINT_MEMO)(self._agreeing)
 
@@ -83,7 +86,7 @@ class BpeTokenizer:
             start -= 1
         return ids[:start], ids[start:]
 
-    def to_bytes(self, ids: list[int]) -> bytes:
+    def to_bytes(self, ids: Sequence[int]) -> bytes:
         """UTF-8 bytes that `ids` spell."""
         return b"".join(map(self._table.token, ids))
 
@@ -93,7 +96,8 @@ class BpeTokenizer:
         shorter = [
             order[rank]
             for length in range(1, len(rest))
-            if (rank := self._rank(rest[:length])) < len(order) and self._table.token(int(order[rank])) == rest[:length]
+            if (rank := self._rank(rest[:length])) < len(order)
+            and self._table.token(int(order[rank])) == rest[:length]
         ]
         return np.concatenate([longer, np.asarray(shorter, dtype=np.int32)]).astype(np.int64)
 

@@ -131,7 +131,9 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         """The sum, field by field: the cost of several holes or rounds."""
-        return Cost(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
+        return Cost(
+            *(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True))
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

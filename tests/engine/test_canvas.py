@@ -48,7 +48,9 @@ def test_a_decided_slot_never_changes_and_the_canvas_never_grows(size: int, data
     while not canvas.finished:
         before = [(i, s) for i, s in zip(canvas.ids, canvas.states, strict=True)]
         canvas.suggest(data.draw(st.lists(st.integers(0, END), max_size=4)))
-        place = data.draw(st.sampled_from([p for p, s in enumerate(canvas.states) if s is not SlotState.DECIDED]))
+        place = data.draw(
+            st.sampled_from([p for p, s in enumerate(canvas.states) if s is not SlotState.DECIDED])
+        )
         canvas.commit(place, data.draw(st.integers(0, END)), 0.9)
         assert len(canvas) <= len(before)
         for (token, state), now in zip(before, canvas.ids, strict=False):

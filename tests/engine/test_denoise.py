@@ -15,11 +15,22 @@ from tenon_engine.models.toy import END, ByteTokenizer, ToyContext, ToyNetwork
 from tenon_engine.plan import Plan, Row
 from tenon_engine.samplers import plan_named
 
-SPECS = ["left", "confirm", "confirm:1:0", "frontier:4:0.5", "threshold:0.6", "topk:2", "margin:0.5:4", "entropy:0.4"]
+SPECS = [
+    "left",
+    "confirm",
+    "confirm:1:0",
+    "frontier:4:0.5",
+    "threshold:0.6",
+    "topk:2",
+    "margin:0.5:4",
+    "entropy:0.4",
+]
 SMALL = 8  # a vocabulary in which END comes up
 
 
-def track(ids: list[int], size: int, *, left: bytes = b"", drafts: list[int] | None = None, **how: object) -> Track[ToyContext]:
+def track(
+    ids: list[int], size: int, *, left: bytes = b"", drafts: list[int] | None = None, **how: object
+) -> Track[ToyContext]:
     context = ToyContext()
     context.ids = ids
     edges = Edges(ByteTokenizer(), left=left, right=b"", end_id=SMALL - 1 if not left else END)

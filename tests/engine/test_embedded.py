@@ -27,15 +27,25 @@ pytestmark = pytest.mark.weights
 GOLDEN = json.loads((Path(__file__).parent.parent / "data" / "golden.json").read_text())
 MASK_ID = 151662
 Embedded = DiffusionModel[KeyValues]
-PREFIX = 'def total(prices: list[float], tax: float) -> float:\n    """Sum of prices plus tax."""\n    return '
+PREFIX = (
+    'def total(prices: list[float], tax: float) -> float:\n    """Sum of prices plus tax."""\n    return '
+)
 SUFFIX = "\n\n\nprint(total([1.0, 2.0], 0.1))\n"
 
 
 def hole(prefix: str, suffix: str, **rest: object) -> HoleRequest:
     fields: dict[str, object] = {
-        "prefix": prefix, "suffix": suffix, "path": None, "language": "python", "extra": (), "max_tokens": 24,
-        "candidates": 1, "temperature": 0.0, "seed": 0, "session": "",
-    }  # fmt: skip
+        "prefix": prefix,
+        "suffix": suffix,
+        "path": None,
+        "language": "python",
+        "extra": (),
+        "max_tokens": 24,
+        "candidates": 1,
+        "temperature": 0.0,
+        "seed": 0,
+        "session": "",
+    }
     return HoleRequest(**(fields | rest))  # type: ignore[arg-type]
 
 
@@ -85,9 +95,15 @@ def test_the_base_agrees_with_transformers_on_real_code(embedded: Embedded) -> N
         part = ids[start : start + 250]
         size = len(part)
         view = View(
-            reads=tuple(part), places=tuple(range(size)), sees=np.tri(size, dtype=np.bool_), kept=0, keepable=0,
-            scored=tuple(range(size)), constraints=(None,) * size, adapted=False,
-        )  # fmt: skip
+            reads=tuple(part),
+            places=tuple(range(size)),
+            sees=np.tri(size, dtype=np.bool_),
+            kept=0,
+            keepable=0,
+            scored=tuple(range(size)),
+            constraints=(None,) * size,
+            adapted=False,
+        )
         got += embedded.network.forward([(context, view)])[0].argmax(-1).tolist()
         embedded.network.extend(context, part)
     assert len(ids) == 2000
@@ -102,12 +118,19 @@ def reference_choices(ids: list[int]) -> list[int]:
         shape = json.loads(file.metadata()["hyperparameters"])
         reference = Qwen2ForCausalLM(
             Qwen2Config(
-                vocab_size=shape["vocabulary"], hidden_size=shape["hidden"], intermediate_size=shape["ffn"],
-                num_hidden_layers=shape["layers"], num_attention_heads=shape["heads"],
-                num_key_value_heads=shape["kv_heads"], rms_norm_eps=shape["rms_eps"], tie_word_embeddings=True,
-                rope_parameters={"rope_theta": shape["rope_theta"], "rope_type": "default"}, dtype=torch.bfloat16,
-            )  # fmt: skip
-        ).to(torch.bfloat16)
+                vocab_size=shape["vocabulary"],
+                hidden_size=shape["hidden"],
+                intermediate_size=shape["ffn"],
+                num_hidden_layers=shape["layers"],
+                num_attention_heads=shape["heads"],
+                num_key_value_heads=shape["kv_heads"],
+                rms_norm_eps=shape["rms_eps"],
+                tie_word_embeddings=True,
+                rope_parameters={"rope_theta": shape["rope_theta"], "rope_type": "default"},
+                dtype=torch.bfloat16,
+            )
+        )
+        reference.bfloat16()
         state = {"model.embed_tokens.weight": file.get_tensor("output.weight")}
         state["model.norm.weight"] = file.get_tensor("output_norm")
         heads, kv_rows = shape["hidden"], shape["kv_heads"] * shape["head_width"]
@@ -159,7 +182,9 @@ def test_candidates_of_one_batch_differ_and_the_first_is_the_greedy_fill(embedde
 
 def test_a_seed_repeats_sampled_candidates(embedded: Embedded) -> None:
     def sampled(seed: int) -> tuple[Draft, ...]:
-        return last(embedded.propose(hole(PREFIX, SUFFIX, temperature=1.0, candidates=2, seed=seed), never)).drafts
+        return last(
+            embedded.propose(hole(PREFIX, SUFFIX, temperature=1.0, candidates=2, seed=seed), never)
+        ).drafts
 
     assert [d.text for d in sampled(1)] == [d.text for d in sampled(1)]
     assert [d.text for d in sampled(1)] != [d.text for d in sampled(2)]
@@ -168,7 +193,9 @@ def test_a_seed_repeats_sampled_candidates(embedded: Embedded) -> None:
 @pytest.mark.parametrize("cut", range(len("return sum(prices)") + 1))
 def test_wherever_the_cursor_stands_in_the_line_the_left_edge_is_healed(embedded: Embedded, cut: int) -> None:
     before, line = PREFIX.removesuffix("return "), "return sum(prices)"
-    draft = last(embedded.propose(hole(before + line[:cut], " + tax" + SUFFIX, session="edge"), never)).drafts[0]
+    draft = last(
+        embedded.propose(hole(before + line[:cut], " + tax" + SUFFIX, session="edge"), never)
+    ).drafts[0]
     assert "\ufffd" not in draft.text
     assert not draft.text.startswith(line[:cut]) or cut == 0
 

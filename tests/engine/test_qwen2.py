@@ -12,7 +12,15 @@ from tenon_engine.models.qwen2 import CanvasAdapter, KeyValues, Layer, Linear, L
 from tenon_engine.view import OPEN, START, View
 
 SHAPE = Shape(
-    layers=3, hidden=64, heads=4, kv_heads=2, head_width=16, ffn=96, rope_theta=1e6, rms_eps=1e-6, vocabulary=120
+    layers=3,
+    hidden=64,
+    heads=4,
+    kv_heads=2,
+    head_width=16,
+    ffn=96,
+    rope_theta=1e6,
+    rms_eps=1e-6,
+    vocabulary=120,
 )
 RANKS = 6
 
@@ -32,7 +40,7 @@ def reference() -> Qwen2ForCausalLM:
         initializer_range=0.2,
         tie_word_embeddings=True,
     )
-    return Qwen2ForCausalLM(config).eval()
+    return Qwen2ForCausalLM(config)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +53,13 @@ def network(reference: Qwen2ForCausalLM) -> Qwen2Canvas:
             Layer(
                 attn_norm=block.input_layernorm.weight.detach(),
                 qkv=Linear(
-                    torch.cat([p.weight for p in projections]).detach(), torch.cat([p.bias for p in projections]).detach()
+                    torch.cat([p.weight for p in projections]).detach(),
+                    torch.cat([p.bias for p in projections]).detach(),
                 ),
                 o=Linear(attention.o_proj.weight.detach()),
                 ffn_norm=block.post_attention_layernorm.weight.detach(),
-                gate_up=Linear(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]).detach()),
+                gate=Linear(mlp.gate_proj.weight.detach()),
+                up=Linear(mlp.up_proj.weight.detach()),
                 down=Linear(mlp.down_proj.weight.detach()),
                 lora=_random_lora(),
             )
@@ -60,7 +70,7 @@ def network(reference: Qwen2ForCausalLM) -> Qwen2Canvas:
         output_norm=reference.model.norm.weight.detach(),
         embedding=reference.lm_head.weight.detach(),
         start_id=3,
-        scored_ids=SHAPE.vocabulary,
+        head=Linear(reference.lm_head.weight.detach()),
         adapter=CanvasAdapter(
             mask_embedding=torch.randn(SHAPE.hidden),
             mask_key_bias=torch.randn(SHAPE.layers, SHAPE.heads),
@@ -74,18 +84,23 @@ def _random_lora() -> dict[str, Lora]:
     widths = {
         "qkv": (SHAPE.hidden, (64, 32, 32)),
         "o": (64, (SHAPE.hidden,)),
-        "gate_up": (SHAPE.hidden, (SHAPE.ffn, SHAPE.ffn)),
+        "gate": (SHAPE.hidden, (SHAPE.ffn,)),
+        "up": (SHAPE.hidden, (SHAPE.ffn,)),
         "down": (SHAPE.ffn, (SHAPE.hidden,)),
     }
 
     def part(wide: int, out: int) -> tuple[Tensor, Tensor, Tensor]:
         return torch.randn(RANKS, wide) * 0.1, torch.randn(out, RANKS) * 0.1, torch.rand(RANKS)
 
-    return {name: Lora([part(wide, out) for out in outs], torch.float32) for name, (wide, outs) in widths.items()}
+    return {
+        name: Lora([part(wide, out) for out in outs], torch.float32) for name, (wide, outs) in widths.items()
+    }
 
 
 def ids_of(seed: int, count: int) -> list[int]:
-    return torch.randint(4, SHAPE.vocabulary, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return torch.randint(
+        4, SHAPE.vocabulary, (count,), generator=torch.Generator().manual_seed(seed)
+    ).tolist()
 
 
 def causal_view(ids: list[int]) -> View:
@@ -138,7 +153,9 @@ def test_a_context_encoded_in_parts_or_after_cropping_is_the_one_encoded_whole(n
     assert (again - whole).abs().max() < 1e-3
 
 
-def test_a_batch_of_rows_with_other_contexts_and_views_gives_what_each_row_gives_alone(network: Qwen2Canvas) -> None:
+def test_a_batch_of_rows_with_other_contexts_and_views_gives_what_each_row_gives_alone(
+    network: Qwen2Canvas,
+) -> None:
     rows = [
         (context_of(network, ids_of(4, 9)), make_view([START, OPEN, OPEN], np.ones((3, 3), dtype=np.bool_))),
         (context_of(network, ids_of(5, 70)), make_view([START, 8], np.tri(2, dtype=np.bool_))),
@@ -158,7 +175,9 @@ def test_kept_entries_stand_for_those_computed_again(network: Qwen2Canvas) -> No
     assert (torch.cat([first, rest]) - whole).abs().max() < 1e-4
 
 
-def test_an_open_slot_changes_what_others_see_and_its_key_bias_counts_for_others_alone(network: Qwen2Canvas) -> None:
+def test_an_open_slot_changes_what_others_see_and_its_key_bias_counts_for_others_alone(
+    network: Qwen2Canvas,
+) -> None:
     context = context_of(network, ids_of(10, 8))
     alone = network.forward([(context, make_view([OPEN], np.ones((1, 1), dtype=np.bool_)))])[0]
     blind = network.forward([(context, make_view([OPEN, OPEN], np.eye(2, dtype=np.bool_)))])[0]

@@ -73,7 +73,8 @@ def test_margin_accepts_clear_winners(prediction: Prediction) -> None:
 def test_entropy_bound_accepts_the_most_certain_slots_while_the_others_entropies_stay_within(
     prediction: Prediction,
 ) -> None:
-    # entropies 0.802, 0.856, 0.394, 1.089; in order of certainty 2, 0, 1, 3 with sums of the others 0, 0.394, 1.196, 2.052
+    # entropies 0.802, 0.856, 0.394, 1.089: in order of certainty 2, 0, 1, 3,
+    # with sums of the others 0, 0.394, 1.196, 2.052
     assert entropy_bound(prediction, 0.0) == [2]
     assert entropy_bound(prediction, 0.4) == [0, 2]
     assert entropy_bound(prediction, 1.2) == [0, 1, 2]

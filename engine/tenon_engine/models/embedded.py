@@ -26,11 +26,13 @@ from tenon_engine.tokenizer import BpeTokenizer, TokenTable
 NAME = "tenon-0.5b"
 ADAPTER_PATH = Path(__file__).parent.parent / "weights" / "adapter.safetensors"
 SPECIAL = SpecialIds(prefix=151659, middle=151660, suffix=151661, file=151664, end=151643)
+REMEDY = "run `tenon model fetch` again"
 OPEN_RANKS, DECIDED_RANKS = 48, 16
 MODULES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "o": ("self_attn.o_proj",),
-    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "gate": ("mlp.gate_proj",),
+    "up": ("mlp.up_proj",),
     "down": ("mlp.down_proj",),
 }
 
@@ -42,12 +44,12 @@ def load_embedded(config: EngineConfig) -> DiffusionModel[KeyValues]:
     plan = plan_named(config.sampler)
     dtype = best_dtype()
     files = ensure(config.home, offline=config.offline, dtype=dtype)
-    with _readable(files.weights, "run `tenon model fetch` again"):
-        network, table = load_base(files, ADAPTER_PATH)
+    with _readable(files.weights, REMEDY):
+        network = load_network(files.weights, ADAPTER_PATH)
     return DiffusionModel(
         name=NAME,
         network=network,
-        tokenizer=BpeTokenizer(files.tokenizer, table),
+        tokenizer=load_tokenizer(files),
         special=SPECIAL,
         plan=plan,
         limits=Limits(config.prefix_tokens, config.suffix_tokens, config.path_header),
@@ -66,32 +68,46 @@ def _bf16_products() -> bool:
     return bool(cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported())
 
 
-def load_base(files: BaseFiles, adapter: Path | None) -> tuple[Qwen2Canvas, TokenTable]:
-    """The network, with the adapter unless None, and the tokenizer's table.
+def load_tokenizer(files: BaseFiles) -> BpeTokenizer:
+    """The vocabulary; its table of bytes comes with the converted weights."""
+    with _readable(files.weights, REMEDY), safe_open(files.weights, "pt") as file:
+        table = TokenTable(
+            *(file.get_tensor(f"token_{name}").clone().numpy() for name in ("bytes", "offsets", "order"))
+        )
+    return BpeTokenizer(files.tokenizer, table)
 
-    The file is mapped. The head, which also is the input embedding, stays in the map; the other matrices are re-laid
-    by oneDNN for this CPU, block by block, so that at no time two copies of more than one block exist.
+
+def load_network(weights: Path, adapter: Path | None) -> Qwen2Canvas:
+    """The base with the adapter, or alone.
+
+    The file is mapped. The input embedding stays in the map, where only the rows in use take memory; all other
+    matrices are re-laid by oneDNN for this CPU, one after the other, so that no two copies of them are resident.
     """
-    with safe_open(files.weights, "pt") as file:
+    with safe_open(weights, "pt") as file:
         shape = Shape(**json.loads(file.metadata()["hyperparameters"]))
         output_norm, embedding = file.get_tensor("output_norm").clone(), file.get_tensor("output.weight")
-        table = TokenTable(*(file.get_tensor(f"token_{name}").clone().numpy() for name in ("bytes", "offsets", "order")))
     packed = embedding.dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
-    layers = [_load_layer(files.weights, index, packed=packed) for index in range(shape.layers)]
+    head = _load_head(weights, packed=packed)  # the largest first, while little else is resident
+    layers = [_load_layer(weights, index, packed=packed) for index in range(shape.layers)]
     canvas_adapter = None
     if adapter is not None:
         with _readable(adapter, "reinstall tenon-ls"):
-            canvas_adapter = _load_adapter(adapter, layers, embedding.dtype)
-    network = Qwen2Canvas(
+            canvas_adapter = _load_adapter(adapter, layers, embedding.dtype, packed=packed)
+    return Qwen2Canvas(
         shape,
         layers,
         output_norm=output_norm,
         embedding=embedding,
+        head=head,
         start_id=SPECIAL.middle,
-        scored_ids=SPECIAL.end + 1,
         adapter=canvas_adapter,
     )
-    return network, table
+
+
+def _load_head(path: Path, *, packed: bool) -> Linear:
+    """Head and input embedding are one matrix of the file; ids from END on are control tokens, never offered."""
+    with safe_open(path, "pt") as file:
+        return Linear(file.get_tensor("output.weight")[: SPECIAL.end + 1], packed=packed)
 
 
 def _load_layer(path: Path, index: int, *, packed: bool) -> Layer:
@@ -104,23 +120,25 @@ def _load_layer(path: Path, index: int, *, packed: bool) -> Layer:
         def linear(name: str, bias: Tensor | None = None) -> Linear:
             return Linear(tensor(f"{name}.weight"), bias, packed=packed)
 
+        gate, up = tensor("gate_up.weight").chunk(2)
         return Layer(
             attn_norm=tensor("attn_norm").clone(),
             qkv=linear("qkv", tensor("qkv.bias").clone()),
             o=linear("o"),
             ffn_norm=tensor("ffn_norm").clone(),
-            gate_up=linear("gate_up"),
+            gate=Linear(gate, packed=packed),
+            up=Linear(up, packed=packed),
             down=linear("down"),
         )
 
 
-def _load_adapter(path: Path, layers: list[Layer], dtype: torch.dtype) -> CanvasAdapter:
+def _load_adapter(path: Path, layers: list[Layer], dtype: torch.dtype, *, packed: bool) -> CanvasAdapter:
     with safe_open(path, "pt") as file:
         for index, layer in enumerate(layers):
             for name, modules in MODULES.items():
                 keys = [f"layers.{index}.{module}.lora_" for module in modules]
                 parts = [tuple(file.get_tensor(key + part) for part in ("A", "B", "scale")) for key in keys]
-                layer.lora[name] = Lora(parts, dtype)
+                layer.lora[name] = Lora(parts, dtype, packed=packed)
         ones, zeros = torch.ones, torch.zeros
         return CanvasAdapter(
             mask_embedding=file.get_tensor("mask_embedding").to(dtype),

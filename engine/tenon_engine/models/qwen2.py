@@ -43,7 +43,9 @@ class Linear:
         self._bias = bias
         self._packed = packed
         self._operators: Any = torch.ops.mkldnn
-        self._weight = self._operators._reorder_linear_weight(weight, PACKED_FOR_ENTRIES) if packed else weight
+        self._weight = (
+            self._operators._reorder_linear_weight(weight, PACKED_FOR_ENTRIES) if packed else weight
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         """x: [entries, in] -> [entries, out]."""
@@ -52,36 +54,45 @@ class Linear:
             return out
         return F.linear(x, self._weight, self._bias)
 
+    def added(self, y: Tensor, x: Tensor) -> Tensor:
+        """y + W x. y: [entries, out], x: [entries, in]."""
+        if self._packed:
+            out: Tensor = self._operators._linear_pointwise.binary(x, y, self._weight, None, "add")
+            return out
+        return y + F.linear(x, self._weight)
+
 
 class Lora:
     """The gated low-rank update of one fused linear map: parts share their input, each has its own output rows.
 
-    y += B · ((A x) ⊙ scale ⊙ gate), scale folded into A.
+    y += B · ((A x) ⊙ scale ⊙ gate), scale folded into A, the B of all parts set as blocks into one matrix.
     """
 
-    def __init__(self, parts: Sequence[tuple[Tensor, Tensor, Tensor]], dtype: torch.dtype) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[Tensor, Tensor, Tensor]], dtype: torch.dtype, *, packed: bool = False
+    ) -> None:
         """parts: (A [ranks, in], B [out, ranks], scale [ranks]) in the order of the fused output rows."""
-        self._down = torch.cat([a.float() * scale[:, None] for a, _, scale in parts]).to(dtype)
-        self._up = [b.T.contiguous().to(dtype) for _, b, _ in parts]
+        self._down = Linear(
+            torch.cat([a.float() * scale[:, None] for a, _, scale in parts]).to(dtype), packed=packed
+        )
+        self._up = Linear(torch.block_diag(*(b.to(dtype) for _, b, _ in parts)), packed=packed)
+        self._parts = len(parts)
 
-    def add_to(self, y: Tensor, x: Tensor, gate: Tensor) -> None:
-        """y: [entries, sum of out], changed in place; x: [entries, in]; gate: [entries, ranks]."""
-        ranks, column = gate.shape[1], 0
-        low = F.linear(x, self._down).view(len(x), -1, ranks) * gate[:, None]
-        for part, up in enumerate(self._up):
-            y[:, column : column + up.shape[1]].addmm_(low[:, part], up)
-            column += up.shape[1]
+    def added(self, y: Tensor, x: Tensor, gate: Tensor) -> Tensor:
+        """y: [entries, sum of out]; x: [entries, in]; gate: [entries, ranks]; returns y with the update added."""
+        return self._up.added(y, self._down(x) * gate.repeat(1, self._parts))
 
 
 @dataclasses.dataclass(slots=True)
 class Layer:
-    """Weights of one block; q, k, v and gate, up are fused."""
+    """Weights of one block; q, k and v are fused."""
 
     attn_norm: Tensor
     qkv: Linear
     o: Linear
     ffn_norm: Tensor
-    gate_up: Linear
+    gate: Linear
+    up: Linear
     down: Linear
     lora: dict[str, Lora] = dataclasses.field(default_factory=dict)  # by the names above
 
@@ -111,7 +122,9 @@ class KeyValues:
     def reserve(self, length: int) -> None:
         """Make room for `length` entries, what is stored stays."""
         if length > self._store.shape[3]:
-            grown = self._store.new_empty(*self._store.shape[:3], -(-length // 128) * 128, self._store.shape[4])
+            grown = self._store.new_empty(
+                *self._store.shape[:3], -(-length // 128) * 128, self._store.shape[4]
+            )
             grown[:, :, :, : len(self.ids)] = self._store[:, :, :, : len(self.ids)]
             self._store = grown
 
@@ -139,16 +152,16 @@ class Qwen2Canvas:
         *,
         output_norm: Tensor,
         embedding: Tensor,
+        head: Linear,
         start_id: int,
-        scored_ids: int,
         adapter: CanvasAdapter | None,
     ) -> None:
-        """embedding: [vocabulary, hidden], input embedding and head in one; only ids below `scored_ids` get logits."""
+        """embedding: [vocabulary, hidden]; head: its rows of the ids that may be predicted."""
         self.shape = shape
         self._layers = layers
         self._output_norm = output_norm
         self._embedding = embedding
-        self._head = embedding[:scored_ids]
+        self._head = head
         self._start_id = start_id
         self._adapter = adapter
         frequency = shape.rope_theta ** -(torch.arange(0, shape.head_width, 2).float() / shape.head_width)
@@ -171,18 +184,22 @@ class Qwen2Canvas:
         for index, layer in enumerate(self._layers):
             q, keys, values = self._project(layer, x, positions, None)
             keys, values = context.write(index, start, keys, values)
-            if index + 1 < len(self._layers):  # the last layer's output is not needed, only its keys and values
+            if index + 1 < len(
+                self._layers
+            ):  # the last layer's output is not needed, only its keys and values
                 x = self._finish(layer, x, self._attend(q, keys, values, mask), None)
         context.ids.extend(ids)
 
     @torch.inference_mode()
     def forward(self, passes: Sequence[tuple[KeyValues, View]]) -> list[Tensor]:
-        """One canvas pass over several rows at once; logits f32 [scored, scored_ids] per row.
+        """One canvas pass over several rows at once; logits f32 [scored, head rows] per row.
 
         Entries of all rows go through the linear maps as one ragged batch; only attention is per row.
         """
         reads = torch.tensor([token for _, view in passes for token in view.reads])
-        positions = torch.tensor([len(context.ids) + place for context, view in passes for place in view.places])
+        positions = torch.tensor(
+            [len(context.ids) + place for context, view in passes for place in view.places]
+        )
         x, gate = self._embed(reads, [view.adapted for _, view in passes for _ in view.reads])
         masks = [self._mask(context, view) for context, view in passes]
         counts = [len(view.reads) for _, view in passes]
@@ -199,8 +216,10 @@ class Qwen2Canvas:
                 row += count
             x = self._finish(layer, x, torch.cat(outs) if len(outs) > 1 else outs[0], gate)
         offsets = [sum(counts[:n]) for n in range(len(counts))]
-        scored = [offset + entry for offset, (_, view) in zip(offsets, passes, strict=True) for entry in view.scored]
-        logits = F.linear(self._norm(x[scored], self._output_norm), self._head).float()
+        scored = [
+            offset + entry for offset, (_, view) in zip(offsets, passes, strict=True) for entry in view.scored
+        ]
+        logits = self._head(self._norm(x[scored], self._output_norm)).float()
         return list(logits.split([len(view.scored) for _, view in passes]))
 
     def _embed(self, reads: Tensor, adapted: Sequence[bool]) -> tuple[Tensor, Tensor | None]:
@@ -237,7 +256,10 @@ class Qwen2Canvas:
         qkv = self._linear(layer, "qkv", h, gate).view(len(x), -1, shape.head_width).transpose(0, 1)
         turned = qkv[: shape.heads + shape.kv_heads]
         half = shape.head_width // 2
-        turned = turned * self._cos[positions] + torch.cat([-turned[..., half:], turned[..., :half]], -1) * self._sin[positions]
+        turned = (
+            turned * self._cos[positions]
+            + torch.cat([-turned[..., half:], turned[..., :half]], -1) * self._sin[positions]
+        )
         return turned[: shape.heads], turned[shape.heads :], qkv[shape.heads + shape.kv_heads :]
 
     def _attend(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -253,15 +275,13 @@ class Qwen2Canvas:
         """The rest of a block after attention."""
         x = x + self._linear(layer, "o", attended, gate)
         h = self._norm(x, layer.ffn_norm)
-        gates, ups = self._linear(layer, "gate_up", h, gate).chunk(2, -1)
-        return x + self._linear(layer, "down", F.silu(gates) * ups, gate)
+        wide = F.silu(self._linear(layer, "gate", h, gate)) * self._linear(layer, "up", h, gate)
+        return x + self._linear(layer, "down", wide, gate)
 
     def _linear(self, layer: Layer, name: str, x: Tensor, gate: Tensor | None) -> Tensor:
         linear: Linear = getattr(layer, name)
         y = linear(x)
-        if gate is not None:
-            layer.lora[name].add_to(y, x, gate)
-        return y
+        return y if gate is None else layer.lora[name].added(y, x, gate)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.shape.rms_eps)

@@ -77,7 +77,10 @@ class ToyNetwork:
     def forward(self, passes: Sequence[tuple[ToyContext, View]]) -> list[Tensor]:
         """Logits f32 [scored, vocabulary] per row."""
         self.forwards += 1
-        return [torch.stack([self._logits(context, view, entry) for entry in view.scored]) for context, view in passes]
+        return [
+            torch.stack([self._logits(context, view, entry) for entry in view.scored])
+            for context, view in passes
+        ]
 
     def _logits(self, context: ToyContext, view: View, entry: int) -> Tensor:
         kept = [(place, context.kept[place]) for place in range(view.kept)]

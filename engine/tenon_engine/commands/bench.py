@@ -1,0 +1,98 @@
+"""`tenon bench`: what fills cost on this machine, beside autoregressive decoding of the same weights.
+
+Owns the printing; what is measured, and how, is the business of `evaluation.bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenon_engine.commands import options
+from tenon_engine.errors import BadRequestError
+
+if TYPE_CHECKING:
+    from tenon_engine.evaluation.bench import FillTimes, StepTimes
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure latency, cold and warm, per step, and against autoregressive decoding",
+        description="Fill the holes of a document that ships with tenon, and time it. Let nothing else run.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON line instead of the tables")
+    options.add_model_option(parser)
+    parser.add_argument("--sampler", metavar="NAME", help="which slots are accepted at each denoising step")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and print."""
+    config = options.read_config(arguments)
+    from tenon_engine.diffusion import DiffusionModel
+    from tenon_engine.evaluation import bench
+    from tenon_engine.models import registry
+
+    started = time.perf_counter()
+    model = registry.load(config.model, config)
+    load_ms = (time.perf_counter() - started) * 1e3
+    if not isinstance(model, DiffusionModel):
+        raise BadRequestError(f"{config.model} does not denoise, there is nothing to measure")
+    fills = list(bench.measure_fills(model))
+    steps = list(bench.measure_steps(model))
+    figures = {"model": config.model, "sampler": config.sampler, "machine": machine()}
+    figures |= bench.summary(fills, steps, load_ms=load_ms)
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        _print_tables(figures, fills, steps)
+    return 0
+
+
+def machine() -> str:
+    """This machine in words: processor, instruction set as torch uses it, threads."""
+    import torch
+
+    cpu: Any = torch.backends.cpu
+    processor = platform.processor() or platform.machine()
+    return f"{processor}, {cpu.get_cpu_capability()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def _print_tables(figures: dict[str, Any], fills: Sequence[FillTimes], steps: Sequence[StepTimes]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"{figures['model']}, sampler {figures['sampler']}, {figures['machine']}\n")
+    table = Table(title="rest-of-line fills, ms")
+    for column in ("fill", "context", "denoise", "steps", "tokens", "one key on", "autoregressive"):
+        table.add_column(column, justify="left" if column == "fill" else "right")
+    for fill in fills:
+        first_line = (fill.text.splitlines() or [""])[0]
+        times = (
+            fill.context_ms,
+            fill.denoise_ms,
+            fill.forwards,
+            fill.tokens,
+            fill.key_ms,
+            fill.autoregressive_ms,
+        )
+        table.add_row(first_line[:40], *(f"{value:.0f}" for value in times))
+    console.print(table)
+    table = Table(title="one forward behind 300 tokens of context, ms")
+    for column in ("entries", "base, causal", "canvas, adapter"):
+        table.add_column(column, justify="right")
+    for step in steps:
+        table.add_row(str(step.entries), f"{step.base_ms:.1f}", f"{step.canvas_ms:.1f}")
+    console.print(table)
+    table = Table(show_header=False)
+    for name, value in figures.items():
+        if name not in ("model", "sampler", "machine"):
+            table.add_row(name.replace("_", " "), f"{value:,}")
+    console.print(table)

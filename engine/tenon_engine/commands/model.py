@@ -1,0 +1,116 @@
+"""`tenon model list|fetch|path`: the base weights of the embedded model, as a user sees them.
+
+Owns what is printed and the progress bar; what is where, and how it gets there, is `base_weights`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tenon_engine import base_weights
+from tenon_engine.base_convert import Dtype
+from tenon_engine.base_fetch import OFFICIAL, BaseSource, Progress
+from tenon_engine.commands import options
+from tenon_engine.errors import WeightsMissingError
+
+STAGES = {
+    "wait": "waiting for another tenon that fetches the same files",
+    "fetch": "fetching",
+    "verify": "checking",
+    "convert": "converting",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser("model", help="the base weights of the embedded model")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions.add_parser("list", help="which models there are, and which are ready").set_defaults(run=run_list)
+    fetch = actions.add_parser(
+        "fetch",
+        help="get the base weights and convert them for this machine, once",
+        description="Get the base weights, check every byte, and convert them for this machine. "
+        "Safe to repeat: what is there is kept, what was interrupted goes on.",
+    )
+    fetch.add_argument(
+        "--from", dest="source_file", metavar="FILE", type=Path, help=f"your own copy of {OFFICIAL.file_name}"
+    )
+    fetch.set_defaults(run=run_fetch)
+    actions.add_parser("path", help="where the files are, one a line").set_defaults(run=run_path)
+
+
+def run_list(arguments: argparse.Namespace, source: BaseSource = OFFICIAL) -> int:
+    """One line per model: name, state, folder."""
+    home = options.read_config(arguments).home
+    ready = [
+        f"{dtype.value}, {files.weights.stat().st_size / 1e9:.2f} GB"
+        for dtype in Dtype
+        if (files := base_weights.locate(home, dtype=dtype, source=source))
+    ]
+    if ready:
+        state = f"ready ({'; '.join(ready)})"
+    elif base_weights.locate_source(home, source=source):
+        state = "fetched, not converted yet"
+    else:
+        state = "not fetched (`tenon model fetch`)"
+    print(base_weights.MODEL_NAME, state, base_weights.folder_of(home), sep="  ")
+    return 0
+
+
+def run_fetch(arguments: argparse.Namespace, source: BaseSource = OFFICIAL) -> int:
+    """Make the model ready, with progress on stderr; afterwards every byte is known to be right."""
+    from tenon_engine.models.embedded import best_dtype  # imports torch
+
+    config = options.read_config(arguments)
+    dtype = best_dtype()
+    with _progress_bars() as progress:
+        base_weights.discard_changed(config.home, dtype=dtype, progress=progress, source=source)
+        files = base_weights.ensure(
+            config.home,
+            offline=config.offline,
+            dtype=dtype,
+            source_file=arguments.source_file,
+            progress=progress,
+            source=source,
+        )
+    print(f"{base_weights.MODEL_NAME} is ready: {files.weights}")
+    return 0
+
+
+def run_path(arguments: argparse.Namespace, source: BaseSource = OFFICIAL) -> int:
+    """The files that are there, one a line: converted weights, then the GGUF file."""
+    home = options.read_config(arguments).home
+    converted = (base_weights.locate(home, dtype=dtype, source=source) for dtype in Dtype)
+    paths = [files.weights for files in converted if files]
+    gguf = base_weights.locate_source(home, source=source)
+    if gguf:
+        paths.append(gguf)
+    if not paths:
+        raise WeightsMissingError(
+            "the base weights are not on this machine: run `tenon model fetch`, "
+            f"or `tenon model fetch --from FILE` with {source.file_name}"
+        )
+    print(*paths, sep="\n")
+    return 0
+
+
+@contextmanager
+def _progress_bars() -> Iterator[Progress]:
+    """One bar per stage on stderr, each as its stage begins."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    tasks: dict[str, TaskID] = {}
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+
+        def show(stage: str, done_bytes: int, total_bytes: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(STAGES[stage])
+            bars.update(tasks[stage], completed=done_bytes, total=total_bytes or None)
+
+        yield show

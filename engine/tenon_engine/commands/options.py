@@ -1,0 +1,53 @@
+"""Command line options that several commands share, and the configuration they lead to."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+
+from tenon_engine import config as configuration
+from tenon_engine.config import EngineConfig
+
+CONFIG_OPTIONS = ("model", "max_tokens", "sampler")
+
+
+def add_model_option(parser: argparse.ArgumentParser) -> None:
+    """`--model`, by name."""
+    parser.add_argument(
+        "--model", metavar="M", help="tenon-0.5b (default), a hub id, a local path, or scripted:FILE"
+    )
+
+
+def add_canvas_options(parser: argparse.ArgumentParser) -> None:
+    """`--max-tokens` and `--sampler`."""
+    parser.add_argument("--max-tokens", metavar="N", help="canvas slots of the hole")
+    parser.add_argument("--sampler", metavar="NAME", help="which slots are accepted at each denoising step")
+
+
+def read_config(arguments: argparse.Namespace) -> EngineConfig:
+    """The configuration under these flags; what was wrong in file or environment is said on stderr."""
+    overrides = {name: getattr(arguments, name, None) for name in CONFIG_OPTIONS}
+    config, complaints = configuration.load(os.environ, overrides)
+    for complaint in complaints:
+        print(f"tenon: warning: {complaint}", file=sys.stderr)
+    return config
+
+
+def count(text: str) -> int:
+    """argparse type: a whole number from 1."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text!r}")
+    return int(text)
+
+
+def temperature(text: str) -> float:
+    """argparse type: a finite number from 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"must be a number from 0, not {text!r}")
+    return value

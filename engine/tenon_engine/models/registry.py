@@ -1,0 +1,33 @@
+"""From a model's name to a loaded model: knows every family, and imports one only when it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenon_engine.errors import UnknownModelError
+from tenon_engine.models.base import Model
+
+if TYPE_CHECKING:
+    from tenon_engine.config import EngineConfig
+
+EMBEDDED = "tenon-0.5b"
+SCRIPTED_PREFIX = "scripted:"
+
+
+def load(name: str, config: EngineConfig) -> Model:
+    """The model called `name`, ready to propose; its weights are fetched or refused as `config` allows."""
+    if name.startswith(SCRIPTED_PREFIX):
+        from tenon_engine.models.scripted import ScriptedModel
+
+        return ScriptedModel(Path(name.removeprefix(SCRIPTED_PREFIX)))
+    if name == EMBEDDED:
+        from tenon_engine.models.embedded import load_embedded
+
+        return load_embedded(config)
+    raise UnknownModelError(f"there is no model {name!r}; supported: {', '.join(names())}")
+
+
+def names() -> tuple[str, ...]:
+    """What `load` understands."""
+    return (EMBEDDED, f"{SCRIPTED_PREFIX}FILE")

@@ -1,0 +1,126 @@
+"""`scripted:FILE`: a model that answers from a JSON file, so that everything around a model can be tested.
+
+FILE is one object or a list used in turn (the last repeats); it is read again on each call. Every call is
+appended to `FILE.calls.jsonl`, exactly as the engine made it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tenon_engine.errors import InputFileError, ModelFailedError
+from tenon_engine.models.base import Draft, HoleRequest, Proposal, StopCheck
+from tenon_engine.wire import Cost, Slot, SlotState
+
+WAIT_SLICE_MS = 5.0  # between two questions to stop() while nothing happens
+
+_WORD = re.compile(r"\s*\S+|\s+\Z")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """What to do in one call."""
+
+    raw: str
+    delay_ms: float = 0.0
+    fail: str | None = None
+    hang: bool = False
+    confidence: float = 1.0
+
+
+class ScriptedModel:
+    """A model whose answers are written down beforehand."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"scripted:{path}"
+        self._path = path
+        self._calls = 0
+        _read(path)  # a script that cannot be read is reported now, not at the first keystroke
+
+    def propose(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:
+        """Yield the raw text of this call's entry, a word more at each step."""
+        entries = _read(self._path)
+        entry = entries[min(self._calls, len(entries) - 1)]
+        self._calls += 1
+        self._record(hole)
+        if entry.fail is not None:
+            raise ModelFailedError(entry.fail)
+        started = time.perf_counter()
+        if _wait(float("inf") if entry.hang else entry.delay_ms, stop):
+            return
+        words = _WORD.findall(entry.raw) or [entry.raw]
+        for count in range(1, len(words) + 1):
+            elapsed_ms = (time.perf_counter() - started) * 1e3
+            yield _proposal(entry, words, count, elapsed_ms)
+            if stop():
+                return
+
+    def _record(self, hole: HoleRequest) -> None:
+        call = {
+            "prefix": hole.prefix,
+            "suffix": hole.suffix,
+            "language": hole.language,
+            "path": hole.path,
+            "max_tokens": hole.max_tokens,
+            "candidates": hole.candidates,
+            "extra": [dataclasses.asdict(file) for file in hole.extra],
+        }
+        with Path(f"{self._path}.calls.jsonl").open("a", encoding="utf-8") as calls:
+            calls.write(json.dumps(call) + "\n")
+
+
+def _proposal(entry: Entry, words: list[str], count: int, elapsed_ms: float) -> Proposal:
+    decided = [Slot(word, SlotState.DECIDED, entry.confidence) for word in words[:count]]
+    draft = Draft("".join(words[:count]), entry.confidence, finished=count == len(words))
+    return Proposal(
+        drafts=(draft,),
+        slots=(*decided, *[Slot("", SlotState.OPEN, 0.0)] * (len(words) - count)),
+        cost=Cost(forwards=count, tokens=count, denoise_ms=elapsed_ms),
+    )
+
+
+def _wait(milliseconds: float, stop: StopCheck) -> bool:
+    """Let time pass; True as soon as there is a reason to stop."""
+    end = time.monotonic() + milliseconds / 1e3
+    while (left := end - time.monotonic()) > 0:
+        if stop():
+            return True
+        time.sleep(min(left, WAIT_SLICE_MS / 1e3))
+    return stop() is not None
+
+
+def _read(path: Path) -> list[Entry]:
+    try:
+        script = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputFileError(f"the script {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # bad JSON and bad UTF-8 alike
+        raise InputFileError(f"the script {path} is not valid JSON: {error}") from error
+    entries = script if isinstance(script, list) else [script]
+    if not entries:
+        raise InputFileError(f"the script {path} is an empty list, it needs at least one object")
+    return [_entry(entry, path) for entry in entries]
+
+
+def _entry(script: Any, path: Path) -> Entry:
+    if not isinstance(script, dict):
+        raise InputFileError(f"the script {path} must hold objects, not {json.dumps(script)[:40]}")
+    wrong = [key for key, value in script.items() if not isinstance(value, _KINDS.get(key, ()))]
+    if wrong:
+        raise InputFileError(f"the script {path} has an unknown key or a wrong value at {wrong[0]!r}")
+    return Entry(**{"raw": "", **script})
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "raw": (str,),
+    "delay_ms": (int, float),
+    "fail": (str, type(None)),
+    "hang": (bool,),
+    "confidence": (int, float),
+}

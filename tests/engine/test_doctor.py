@@ -1,0 +1,79 @@
+"""`tenon doctor`: what it tells, and an exit code that says whether a fill would work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenon_engine import cli
+
+
+@pytest.fixture(autouse=True)
+def _clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENON_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("TENON_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = cli.main(["doctor", "--json", *arguments])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, found
+
+
+def test_without_base_weights_it_says_how_to_get_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, found = report(capsys)
+    assert (code, found["ready"], found["model"]["state"]) == (1, False, "missing")
+    assert found["problems"] == [
+        f"the base weights are not in {tmp_path / 'models' / 'tenon-0.5b'}: run `tenon model fetch`"
+    ]
+
+
+def test_a_scripted_model_is_ready_when_its_file_is_there(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "model.json"
+    assert report(capsys, "--model", f"scripted:{script}")[0] == 1
+    script.write_text('{"raw": "x"}')
+    code, found = report(capsys, "--model", f"scripted:{script}")
+    assert (code, found["ready"], found["problems"]) == (0, True, [])
+
+
+def test_an_unknown_model_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = report(capsys, "--model", "gpt-9")
+    assert (code, found["model"]["state"]) == (1, "unusable")
+    assert "there is no model 'gpt-9'" in found["problems"][0]
+
+
+def test_packages_and_device_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = report(capsys)
+    assert all(found["packages"].values())
+    assert found["device"]["threads"] >= 1
+    assert found["engine"] == "not running (in-process)"
+
+
+def test_the_threads_of_the_configuration_are_the_ones_used(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENON_THREADS", "3")
+    assert report(capsys)[1]["device"]["threads"] == 3
+
+
+def test_settings_that_were_not_understood_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENON_THREADS", "many")
+    assert "TENON_THREADS" in report(capsys)[1]["complaints"][0]
+
+
+def test_people_get_lines_that_end_in_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    assert (code, lines[-1].split(maxsplit=1)) == (1, ["result:", "a fill would not work"])
+    assert [line.split(":")[0] for line in lines[:4]] == ["tenon", "python", "packages", "device"]
