@@ -166,8 +166,9 @@ def test_a_batch_of_rows_with_other_contexts_and_views_gives_what_each_row_gives
         assert (network.forward([row])[0] - logits).abs().max() < 1e-4
 
 
-def test_kept_entries_stand_for_those_computed_again(network: Qwen2Canvas) -> None:
-    ids, reads = ids_of(8, 20), [START, *ids_of(9, 5)]
+@pytest.mark.parametrize("count", [20, 124])  # behind 124 ids the store has to grow under the kept entries
+def test_kept_entries_stand_for_those_computed_again(network: Qwen2Canvas, count: int) -> None:
+    ids, reads = ids_of(8, count), [START, *ids_of(9, 5)]
     whole = network.forward([(context_of(network, ids), make_view(reads, np.tri(6, dtype=np.bool_)))])[0]
     context = context_of(network, ids)
     first = network.forward([(context, make_view(reads[:4], np.tri(4, dtype=np.bool_)))])[0]

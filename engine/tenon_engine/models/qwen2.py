@@ -120,12 +120,11 @@ class KeyValues:
         del self.ids[length:]
 
     def reserve(self, length: int) -> None:
-        """Make room for `length` entries, what is stored stays."""
-        if length > self._store.shape[3]:
-            grown = self._store.new_empty(
-                *self._store.shape[:3], -(-length // 128) * 128, self._store.shape[4]
-            )
-            grown[:, :, :, : len(self.ids)] = self._store[:, :, :, : len(self.ids)]
+        """Make room for `length` entries; all that is stored stays, canvas entries too."""
+        *outer, capacity, width = self._store.shape
+        if length > capacity:
+            grown = self._store.new_empty(*outer, -(-length // 128) * 128, width)
+            grown[:, :, :, :capacity] = self._store
             self._store = grown
 
     def fork(self) -> KeyValues:
