@@ -19,6 +19,8 @@ from tenon_engine.sampler import Prediction, confirmed
 from tenon_engine.view import OPEN, START, BoolMatrix, View
 from tenon_engine.wire import SlotState
 
+DRAFT_PROBABILITY_MIN = 0.3  # below it a draft costs more than it saves (measured: acceptance follows probability)
+
 Rule = Callable[[Prediction, float], list[int]]
 
 
@@ -92,12 +94,14 @@ class ConfirmPlan:
     One forward reads the *chain* (the last decided token, then the drafts) and behind every link of it a *fan* of
     open slots: what the model expects further right if the chain is confirmed up to there. The fan behind the last
     confirmed link gives the next drafts, so that a rejected draft never spoils them (compare the draft heads made of
-    mask tokens in PaSS, arXiv 2311.13581, and BiTA, arXiv 2401.12522). `fan_size` 0 is left to right, one token a step.
+    mask tokens in PaSS, arXiv 2311.13581, and BiTA, arXiv 2401.12522). Drafts copied from the text around replace
+    them where they say the same and more, or where there are none. `fan_size` 0 is left to right, one token a step.
     """
 
     fan_size: int
     ngram_length: int = 0  # copy drafts behind a repeated n-gram of this length; 0: never
     ngram_count: int = 0
+    least: float = DRAFT_PROBABILITY_MIN  # drafts less likely to be confirmed than this are not worth their slots
     adapted: bool = True
 
     def look(self, row: Row) -> View:
@@ -131,20 +135,22 @@ class ConfirmPlan:
             if start + link < len(canvas):
                 canvas.commit(start + link, ids[link], float(prediction.probability[link]))
         fan_start = len(chain) + sum(len(fan) for fan in fans[:count])
-        row.drafts = ids[fan_start : fan_start + len(fans[count])]
+        fan = slice(fan_start, fan_start + len(fans[count]))
+        row.drafts = ids[fan][: int((prediction.probability[fan].cumprod(0) >= self.least).sum())]
         canvas.suggest([])
 
     def _drafts(self, row: Row) -> list[int]:
-        copied = ngram_drafts(
-            [*row.history, *row.canvas.text_ids], length=self.ngram_length, count=self.ngram_count
-        )
-        return copied or row.drafts
+        history = [*row.history, *row.canvas.text_ids]
+        copied = ngram_drafts(history, length=self.ngram_length, count=self.ngram_count)
+        return copied if copied[:1] == row.drafts[:1] or not row.drafts else row.drafts
 
     def _layout(self, canvas: Canvas) -> tuple[list[int], list[list[int]]]:
-        """Places of the chain, and of the fan behind each link of it."""
+        """Places of the chain, and of the fan behind each link of it; links far inside a long chain have none."""
         size, start = len(canvas), canvas.frontier
         chain = list(range(start, min(size, start + len(canvas.drafts) + 1)))
-        return chain, [list(range(place + 1, min(size, place + 1 + self.fan_size))) for place in chain]
+        fanned = {*chain[: self.fan_size + 1], chain[-1]}
+        ends = [min(size, place + 1 + self.fan_size) if place in fanned else 0 for place in chain]
+        return chain, [list(range(place + 1, end)) for place, end in zip(chain, ends, strict=True)]
 
 
 def _read(canvas: Canvas, place: int) -> int:

@@ -6,7 +6,7 @@ from tenon_engine.errors import BadRequestError
 from tenon_engine.plan import ConfirmPlan, ParallelPlan, Plan, Rule
 from tenon_engine.sampler import above_margin, above_threshold, entropy_bound, top_k
 
-DEFAULT_FAN, NGRAM_LENGTH, NGRAM_COUNT = 3, 3, 8
+DEFAULT_FAN, NGRAM_LENGTH, NGRAM_COUNT = 2, 3, 6
 RULES: dict[str, tuple[Rule, float]] = {
     "threshold": (above_threshold, 0.9),
     "topk": (top_k, 1),
