@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tenon_engine.base_fetch import Progress, appearing_complete
+from tenon_engine.base_fetch import appearing_complete
+from tenon_engine.progress import Progress
 
 if TYPE_CHECKING:
     import numpy

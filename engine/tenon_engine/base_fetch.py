@@ -27,9 +27,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from tenon_engine.errors import InputFileError, WeightsCorruptError, WeightsMissingError
-
-Progress = Callable[[str, int, int], None]
-"""Told often: the stage ("wait", "fetch", "verify", "convert"), bytes done, bytes in all (0: unknown)."""
+from tenon_engine.progress import Progress
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 HUB_LOOK_S = 2.0

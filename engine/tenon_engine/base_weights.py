@@ -18,8 +18,9 @@ import platformdirs
 
 from tenon_engine import base_convert, base_fetch
 from tenon_engine.base_convert import Dtype as Dtype  # re-exported: a caller of `ensure` names one
-from tenon_engine.base_fetch import OFFICIAL, BaseSource, Progress
+from tenon_engine.base_fetch import OFFICIAL, BaseSource
 from tenon_engine.errors import StorageError, WeightsCorruptError, WeightsMissingError
+from tenon_engine.progress import Progress, silent
 
 MODEL_NAME = "tenon-0.5b"
 _SPACE_NEEDED = "3 GB"  # the GGUF file, a converted file, and some room
@@ -31,10 +32,6 @@ class BaseFiles:
 
     weights: Path
     tokenizer: Path
-
-
-def _silent(stage: str, done_bytes: int, total_bytes: int) -> None:
-    """The default Progress: tells nobody."""
 
 
 def folder_of(home: Path | None) -> Path:
@@ -61,7 +58,7 @@ def ensure(
     offline: bool,
     dtype: Dtype,
     source_file: Path | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     source: BaseSource = OFFICIAL,
 ) -> BaseFiles:
     """The converted files, fetched and converted first where they are not there yet.
@@ -83,7 +80,7 @@ def ensure(
 
 
 def discard_changed(
-    home: Path | None, *, dtype: Dtype, progress: Progress = _silent, source: BaseSource = OFFICIAL
+    home: Path | None, *, dtype: Dtype, progress: Progress = silent, source: BaseSource = OFFICIAL
 ) -> None:
     """Forget converted files that are not what was written, byte for byte, so that `ensure` remakes them."""
     folder = folder_of(home)

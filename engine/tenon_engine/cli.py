@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import io
 import logging
 import os
@@ -16,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from tenon_engine import __version__
 from tenon_engine.errors import EngineError
 
 EXIT_FAILED = 1
@@ -71,7 +71,7 @@ def _build_parser() -> argparse.ArgumentParser:
         prog="tenon",
         description="Fills a hole in source code so that it fits both sides, with a text-diffusion model.",
     )
-    parser.add_argument("--version", action="version", version=f"tenon {_version()}")
+    parser.add_argument("--version", action="version", version=f"tenon {__version__}")
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -82,13 +82,6 @@ def _build_parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         importlib.import_module(f"tenon_engine.commands.{name}").add_parser(subparsers)
     return parser
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("tenon-ls")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def _write_exact_bytes() -> None:

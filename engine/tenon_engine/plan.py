@@ -19,7 +19,9 @@ from tenon_engine.sampler import Prediction, confirmed
 from tenon_engine.view import OPEN, START, BoolMatrix, View
 from tenon_engine.wire import SlotState
 
-DRAFT_PROBABILITY_MIN = 0.3  # below it a draft costs more than it saves (measured: acceptance follows probability)
+DRAFT_PROBABILITY_MIN = (
+    0.3  # below it a draft costs more than it saves (measured: acceptance follows probability)
+)
 
 Rule = Callable[[Prediction, float], list[int]]
 
@@ -101,7 +103,9 @@ class ConfirmPlan:
     fan_size: int
     ngram_length: int = 0  # copy drafts behind a repeated n-gram of this length; 0: never
     ngram_count: int = 0
-    least: float = DRAFT_PROBABILITY_MIN  # drafts less likely to be confirmed than this are not worth their slots
+    least: float = (
+        DRAFT_PROBABILITY_MIN  # drafts less likely to be confirmed than this are not worth their slots
+    )
     adapted: bool = True
 
     def look(self, row: Row) -> View:

@@ -23,13 +23,14 @@ class Prediction:
     @property
     def margin(self) -> Tensor:
         """Best minus second-best probability, f32 [slots]."""
-        best, second = self.logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
-        return best - second
+        top = self.logits.softmax(-1).topk(2, dim=-1).values
+        return top[:, 0] - top[:, 1]
 
     @property
     def entropy(self) -> Tensor:
         """In nats, f32 [slots]."""
-        return torch.special.entr(self.logits.softmax(-1)).sum(-1)
+        entropy: Tensor = torch.special.entr(self.logits.softmax(-1)).sum(-1)
+        return entropy
 
 
 def predict(

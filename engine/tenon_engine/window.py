@@ -11,6 +11,7 @@ from tenon_engine.tokenizer import Tokenizer
 
 CHARACTERS_PER_TOKEN = 6  # generous: what a budget of tokens could hold at most, before tokens are counted
 BLOCK_TOKENS = 64
+END_OF_FILE = "\n\n\n"  # shown for a blank suffix: training holes had one, and without it fills run on
 WORD_EDGE_MAX = 32  # characters of a word taken back from the suffix at most
 
 
@@ -35,7 +36,8 @@ def window(
     start = _moved_start(len(prefix_ids), prefix_tokens, BLOCK_TOKENS)
     if start:
         start = _line_start(tokenizer, prefix_ids, start)
-    suffix_ids = tokenizer.encode(suffix[len(right) :][: suffix_tokens * CHARACTERS_PER_TOKEN])
+    shown = suffix[len(right) :][: suffix_tokens * CHARACTERS_PER_TOKEN]
+    suffix_ids = tokenizer.encode(shown if shown.strip() else END_OF_FILE)
     return Window(
         prefix_ids=prefix_ids[start:],
         suffix_ids=_suffix_end(tokenizer, suffix_ids, suffix_tokens),

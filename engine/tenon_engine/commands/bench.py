@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenon_engine.commands import options
+from tenon_engine.commands.loading import load_model
 from tenon_engine.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -37,10 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     config = options.read_config(arguments)
     from tenon_engine.diffusion import DiffusionModel
     from tenon_engine.evaluation import bench
-    from tenon_engine.models import registry
 
     started = time.perf_counter()
-    model = registry.load(config.model, config)
+    model = load_model(config)
     load_ms = (time.perf_counter() - started) * 1e3
     if not isinstance(model, DiffusionModel):
         raise BadRequestError(f"{config.model} does not denoise, there is nothing to measure")

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tenon_engine.commands import options
-from tenon_engine.config import EngineConfig
-from tenon_engine.engine import Engine
+from tenon_engine.commands.loading import load_engine
 from tenon_engine.errors import StorageError
 from tenon_engine.evaluation.infilling import Outcome, Summary, evaluate, summarise, summary_row
 from tenon_engine.evaluation.tasks import read_tasks
-from tenon_engine.models import registry
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,7 +43,7 @@ def _run_infilling(arguments: argparse.Namespace) -> int:
     tasks = read_tasks(arguments.data)[:: arguments.every][: arguments.limit]
     outcomes: list[Outcome] = []
     with _open_log(arguments.out) as write_row:
-        engine = _load_engine(config)
+        engine = load_engine(config)
         try:
             with _open_progress(len(tasks)) as show:
                 for outcome in evaluate(engine, tasks):
@@ -56,11 +54,6 @@ def _run_infilling(arguments: argparse.Namespace) -> int:
             # Also after Ctrl-C or a failure of the model: what was measured until then is worth its time.
             _print_summary(summarise(outcomes), sampler=config.sampler, as_json=arguments.json)
     return 0
-
-
-def _load_engine(config: EngineConfig) -> Engine:
-    model = registry.load(config.model, config)
-    return Engine(model, max_tokens=config.max_tokens, min_confidence=config.min_confidence)
 
 
 @contextlib.contextmanager

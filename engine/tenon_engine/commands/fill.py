@@ -8,14 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenon_engine import source_file
 from tenon_engine.commands import options
-from tenon_engine.config import EngineConfig
+from tenon_engine.commands.loading import load_engine
 from tenon_engine.source_file import SourceFile
 from tenon_engine.wire import FillRequest, FillResult, FillStep
 
@@ -59,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     source = source_file.read(place.path)
     offset = source_file.offset_of(source, place.line, place.column)
     request = _request(arguments, source, offset)
-    steps, result = _fill(_load_engine(config), request)
+    steps, result = _fill(load_engine(config), request)
     _print(arguments, source, offset, result)
     if arguments.trace is not None:
         from tenon_engine.trace import write_trace
@@ -87,16 +85,6 @@ def _shown_path(path: Path) -> str:
     here = Path.cwd()
     shown = absolute.relative_to(here) if absolute.is_relative_to(here) else Path(path.name)
     return shown.as_posix().encode("utf-8", "replace").decode("utf-8")
-
-
-def _load_engine(config: EngineConfig) -> Engine:
-    with _progress(f"loading {config.model} …"):
-        # Both import torch, which takes a second or two that bad input should not cost.
-        from tenon_engine.engine import Engine
-        from tenon_engine.models import registry
-
-        model = registry.load(config.model, config)
-        return Engine(model, max_tokens=config.max_tokens, min_confidence=config.min_confidence)
 
 
 def _fill(engine: Engine, request: FillRequest) -> tuple[list[FillStep], FillResult]:
@@ -142,16 +130,3 @@ def _as_json(source: SourceFile, offset: int, result: FillResult) -> dict[str, o
         "model": result.model,
         "candidates": [{"text": one.text, "confidence": one.confidence} for one in hole.candidates],
     }
-
-
-@contextmanager
-def _progress(message: str) -> Iterator[None]:
-    """Shows `message` on a terminal while the body runs; wipes it after."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    print(message, end="\r", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        print(" " * len(message), end="\r", file=sys.stderr, flush=True)

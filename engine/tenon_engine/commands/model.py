@@ -1,27 +1,19 @@
 """`tenon model list|fetch|path`: the base weights of the embedded model, as a user sees them.
 
-Owns what is printed and the progress bar; what is where, and how it gets there, is `base_weights`'s.
+Owns what is printed; what is where, and how it gets there, is `base_weights`'s.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tenon_engine import base_weights
 from tenon_engine.base_convert import Dtype
-from tenon_engine.base_fetch import OFFICIAL, BaseSource, Progress
+from tenon_engine.base_fetch import OFFICIAL, BaseSource
 from tenon_engine.commands import options
+from tenon_engine.commands.loading import progress_bars
 from tenon_engine.errors import WeightsMissingError
-
-STAGES = {
-    "wait": "waiting for another tenon that fetches the same files",
-    "fetch": "fetching",
-    "verify": "checking",
-    "convert": "converting",
-}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,7 +58,7 @@ def run_fetch(arguments: argparse.Namespace, source: BaseSource = OFFICIAL) -> i
 
     config = options.read_config(arguments)
     dtype = best_dtype()
-    with _progress_bars() as progress:
+    with progress_bars() as progress:
         base_weights.discard_changed(config.home, dtype=dtype, progress=progress, source=source)
         files = base_weights.ensure(
             config.home,
@@ -95,22 +87,3 @@ def run_path(arguments: argparse.Namespace, source: BaseSource = OFFICIAL) -> in
         )
     print(*paths, sep="\n")
     return 0
-
-
-@contextmanager
-def _progress_bars() -> Iterator[Progress]:
-    """One bar per stage on stderr, each as its stage begins."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    tasks: dict[str, TaskID] = {}
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-
-        def show(stage: str, done_bytes: int, total_bytes: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(STAGES[stage])
-            bars.update(tasks[stage], completed=done_bytes, total=total_bytes or None)
-
-        yield show

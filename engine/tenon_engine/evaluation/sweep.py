@@ -16,26 +16,28 @@ from typing import Any
 
 from tenon_engine.cli import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from tenon_engine.commands import options
+from tenon_engine.commands.loading import load_model
 from tenon_engine.config import EngineConfig
 from tenon_engine.diffusion import DiffusionModel
 from tenon_engine.engine import Engine
 from tenon_engine.errors import BadRequestError, EngineError, InputFileError, StorageError
 from tenon_engine.evaluation.infilling import evaluate, summarise, summary_row
 from tenon_engine.evaluation.tasks import Task, read_tasks
-from tenon_engine.models import registry
 from tenon_engine.samplers import plan_named
 
 SAMPLERS = (
-    "confirm:3",
+    "confirm",
     "left",
     "base",
-    "frontier:1",
-    "frontier:8:0.8",
     "threshold:0.9",
-    "threshold:0.9:8",
-    "entropy:0.3:8",
-    "margin:0.5:8",
+    "frontier:1",
+    "frontier:8:0.9",
+    "frontier:8:0.6",
+    "entropy:0.1:8",
+    "margin:0.8:8",
     "topk:2:8",
+    "confirm:2:0",
+    "confirm:4:3",
 )
 
 Row = Mapping[str, object]
@@ -55,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "every": arguments.every,
             "max_tokens": config.max_tokens,
         }
-        model = _load_model(config)
+        model = _load_denoiser(config)
         settings = [common | {"sampler": sampler} for sampler in SAMPLERS]
         for row in sweep(settings, lambda sampler: _measure(model, sampler, config, tasks), arguments.out):
             print(json.dumps(row), flush=True)
@@ -89,8 +91,8 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _load_model(config: EngineConfig) -> DiffusionModel[Any]:
-    model = registry.load(config.model, config)
+def _load_denoiser(config: EngineConfig) -> DiffusionModel[Any]:
+    model = load_model(config)
     if not isinstance(model, DiffusionModel):
         raise BadRequestError(f"{config.model} has no sampler to sweep")
     return model

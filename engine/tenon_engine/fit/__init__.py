@@ -1,8 +1,8 @@
 """What is shown of a model's text: cut and mended, on text level, until it fits what stands on both sides.
 
-Order: control tokens, indentation, then in turn until nothing changes: echo of the suffix, echo of the
-prefix, loops, brackets. Indentation comes before echo, so that a re-stated line is known whatever its stray
-spaces. Line ends are LF.
+Order: control tokens, indentation, then in turn until nothing changes: echo of the suffix, echo of the prefix, loops,
+brackets; at last a line end that whole lines lack. Indentation comes before echo, so that a re-stated line is known
+whatever its stray spaces. Line ends are LF.
 
 Knows no tokens, no syntax trees and no confidence; every rule is a pure function of text.
 """
@@ -30,6 +30,7 @@ def fit(raw: str, *, prefix: str, suffix: str) -> Fitted:
     text = _apply(raw, place, _ONCE, reasons)
     while (shorter := _apply(text, place, _REPEATED, reasons)) != text:
         text = shorter
+    text = _apply(text, place, _LAST, reasons)
     if not text.strip():
         if text or not raw:
             reasons.add(Reason.BLANK)
@@ -56,3 +57,4 @@ _REPEATED: tuple[tuple[Rule, Reason], ...] = (
     (cut_loop, Reason.LOOP),
     (cut_unneeded_closers, Reason.BRACKETS),
 )
+_LAST: tuple[tuple[Rule, Reason], ...] = ((lambda text, place: place.end_line(text), Reason.LINE_END),)

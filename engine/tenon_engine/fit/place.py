@@ -37,6 +37,12 @@ class Place:
             starts_document=starts and not begins_inside,
         )
 
+    def end_line(self, text: str) -> str:
+        """`text` with a line end if it fills whole lines before one whose indentation follows the hole."""
+        before_a_line = not self.before and self.tail[:1] in (" ", "\t") and self.tail.strip()
+        unended = text.strip() and not text.endswith(("\n", " ", "\t"))
+        return text + "\n" if before_a_line and unended else text
+
     def keep_lines(self, lines: list[str], count: int) -> str:
         """The first `count` of a fill's lines, ended so that the tail stays on its own line if it was."""
         if count and self.tail.strip() and not lines[-1].strip():

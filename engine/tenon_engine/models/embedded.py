@@ -20,6 +20,7 @@ from tenon_engine.config import EngineConfig
 from tenon_engine.diffusion import DiffusionModel, Limits, SpecialIds
 from tenon_engine.errors import WeightsCorruptError
 from tenon_engine.models.qwen2 import CanvasAdapter, KeyValues, Layer, Linear, Lora, Qwen2Canvas, Shape
+from tenon_engine.progress import Progress, silent
 from tenon_engine.samplers import plan_named
 from tenon_engine.tokenizer import BpeTokenizer, TokenTable
 
@@ -37,13 +38,13 @@ MODULES = {
 }
 
 
-def load_embedded(config: EngineConfig) -> DiffusionModel[KeyValues]:
+def load_embedded(config: EngineConfig, progress: Progress = silent) -> DiffusionModel[KeyValues]:
     """Find (fetch, convert) and load the model. Raises WeightsMissingError, WeightsCorruptError or StorageError."""
     if config.threads:
         torch.set_num_threads(config.threads)
     plan = plan_named(config.sampler)
     dtype = best_dtype()
-    files = ensure(config.home, offline=config.offline, dtype=dtype)
+    files = ensure(config.home, offline=config.offline, dtype=dtype, progress=progress)
     with _readable(files.weights, REMEDY):
         network = load_network(files.weights, ADAPTER_PATH)
     return DiffusionModel(

@@ -1,0 +1,73 @@
+"""Loading an engine for a command: what a user sees while weights are fetched, converted and read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from tenon_engine.config import EngineConfig
+from tenon_engine.progress import Progress
+
+if TYPE_CHECKING:
+    from tenon_engine.engine import Engine
+    from tenon_engine.models.base import Model
+
+STAGES = {
+    "wait": "waiting for another tenon that fetches the same files",
+    "fetch": "fetching",
+    "verify": "checking",
+    "convert": "converting",
+}
+
+
+def load_engine(config: EngineConfig) -> Engine:
+    """An engine with the configured model; a bar per stage on stderr when its weights have to be fetched first."""
+    with progress_bars() as progress, _notice(f"loading {config.model} …"):
+        from tenon_engine.models import registry  # what it loads imports torch, a second or two
+
+        return registry.load_engine(config, progress)
+
+
+def load_model(config: EngineConfig) -> Model:
+    """The same without an engine around the model."""
+    with progress_bars() as progress, _notice(f"loading {config.model} …"):
+        from tenon_engine.models import registry
+
+        return registry.load(config.model, config, progress)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """One bar per stage on stderr, each as its stage begins; nothing at all when none does."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    bars = Bars(*columns, console=Console(stderr=True))
+    tasks: dict[str, TaskID] = {}
+    with ExitStack() as running:
+
+        def show(stage: str, done_bytes: int, total_bytes: int) -> None:
+            if not tasks:
+                running.enter_context(bars)
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(STAGES[stage])
+            bars.update(tasks[stage], completed=done_bytes, total=total_bytes or None)
+
+        yield show
+
+
+@contextmanager
+def _notice(message: str) -> Iterator[None]:
+    """Shows `message` on a terminal while the body runs; wipes it after."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    print(message, end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(" " * len(message), end="\r", file=sys.stderr, flush=True)

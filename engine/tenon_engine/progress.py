@@ -1,0 +1,12 @@
+"""How long work reports how far it is. Knows neither the work nor who shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Progress = Callable[[str, int, int], None]
+"""Told often: the stage ("wait", "fetch", "verify", "convert"), bytes done, bytes in all (0: unknown)."""
+
+
+def silent(stage: str, done_bytes: int, total_bytes: int) -> None:
+    """The default Progress: tells nobody."""
