@@ -81,7 +81,15 @@ class Canvas:
         if self._end_id in decided:
             self._cut(decided.index(self._end_id))
 
+    def close(self) -> None:
+        """End the canvas at its frontier, as END there would."""
+        self.ended = True
+        self._drop(self.frontier)
+
     def _cut(self, end: int) -> None:
         self._end_confidence = self.confidences[end]
         self.ended = True
-        del self.ids[end:], self.states[end:], self.confidences[end:]
+        self._drop(end)
+
+    def _drop(self, start: int) -> None:
+        del self.ids[start:], self.states[start:], self.confidences[start:]

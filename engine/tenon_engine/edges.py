@@ -37,6 +37,10 @@ class Edges:
             return Constraint(never=self._end_id)
         return None
 
+    def fills_line(self, text_ids: Sequence[int]) -> bool:
+        """True when `text_ids` hold a line end behind something that is not blank."""
+        return b"\n" in self._tokenizer.to_bytes(text_ids)[len(self._left) :].lstrip()
+
     def fill(self, text_ids: Sequence[int], *, ended: bool) -> tuple[str, bool]:
         """The text for the hole, both edges removed; False when it is only a part of what was meant."""
         data = self._tokenizer.to_bytes(text_ids)

@@ -107,6 +107,7 @@ class ConfirmPlan:
         DRAFT_PROBABILITY_MIN  # drafts less likely to be confirmed than this are not worth their slots
     )
     adapted: bool = True
+    one_line: bool = False  # stop behind the first line end: the base alone does not know END
 
     def look(self, row: Row) -> View:
         """Chain, then fans; all of it is scored, the chain under the constraints of the edges."""
@@ -142,6 +143,8 @@ class ConfirmPlan:
         fan = slice(fan_start, fan_start + len(fans[count]))
         row.drafts = ids[fan][: int((prediction.probability[fan].cumprod(0) >= self.least).sum())]
         canvas.suggest([])
+        if self.one_line and row.edges.fills_line(canvas.text_ids):
+            canvas.close()
 
     def _drafts(self, row: Row) -> list[int]:
         history = [*row.history, *row.canvas.text_ids]

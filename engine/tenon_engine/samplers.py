@@ -39,7 +39,7 @@ def _plan(kind: str, values: list[float]) -> Plan:
     if kind == "left":
         return ConfirmPlan(0)
     if kind == "base":
-        return ConfirmPlan(0, adapted=False)
+        return ConfirmPlan(0, adapted=False, one_line=True)
     if kind == "frontier":
         return ParallelPlan(
             above_threshold, 0.9 if second is None else second, 8 if first is None else int(first)

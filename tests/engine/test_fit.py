@@ -146,6 +146,13 @@ def test_every_rule_that_changed_the_text_is_named(raw: str, prefix: str, suffix
         ("foo(a[1], b", "x = ", "", ""),  # a bracket is open at every boundary
         ("a\nb", "x = ", " + y", ""),  # a line end is no place to stop before the rest of a line
         ('print("a) b', "", "", ""),
+        (
+            "return x\n\n\ndef other(y):\n    ret",
+            "",
+            "",
+            "return x",
+        ),  # nothing follows: the rest is a guess
+        ("return x\n\ny = f(", "", "z = 1", "return x\n\n"),
         ("name", "", "", ""),
         ("", "", "", ""),
     ],
@@ -186,3 +193,20 @@ def test_a_file_with_irregular_indentation_keeps_the_lines_of_a_fill() -> None:
 def test_a_level_may_end_and_a_deeper_one_may_follow() -> None:
     prefix = "class A:\n    def f(self):\n        if x:\n            y()\n    "
     assert fit("    return 1", prefix=prefix, suffix="\n").text == "    return 1"
+
+
+@pytest.mark.parametrize(
+    ("raw", "prefix", "suffix", "text"),
+    [
+        ("    a = 1", "def f():\n", "    return a\n", "    a = 1\n"),
+        ("    a = 1\n", "def f():\n", "    return a\n", "    a = 1\n"),
+        ("    a = 1", "def f():\n", "\n    return a\n", "    a = 1"),  # the hole's line has an end of its own
+        ("1", "def f():\n    a = ", "  # one\n", "1"),  # the hole is not at the start of a line
+        ("await ", "def f():\n", "    g()\n", "await "),
+        ("x = 1", "", "y = 2\n", "x = 1"),  # it may as well be the start of this line
+    ],
+)
+def test_whole_lines_before_an_indented_line_get_the_line_end_they_lack(
+    raw: str, prefix: str, suffix: str, text: str
+) -> None:
+    assert fit(raw, prefix=prefix, suffix=suffix).text == text

@@ -18,7 +18,7 @@ import numpy as np
 
 from tenon_engine.diffusion import DiffusionModel
 from tenon_engine.models.base import HoleRequest, Proposal
-from tenon_engine.samplers import plan_named
+from tenon_engine.plan import ConfirmPlan
 from tenon_engine.view import OPEN, START, View
 from tenon_engine.wire import Stopped
 
@@ -72,7 +72,7 @@ def measure_fills(model: DiffusionModel[Any]) -> Iterator[FillTimes]:
     """Fill every hole of the document; the first fill, which warms caches of the machine up, is made twice."""
     document = list(holes(DOCUMENT_PATH.read_text(encoding="utf-8")))
     _last(model, _hole(*document[0][::2], session="warm-up"))
-    base = model.with_plan(plan_named("base"))
+    base = model.with_plan(ConfirmPlan(0, adapted=False))
     for number, (prefix, middle, suffix) in enumerate(document):
         session = f"bench-{number}"
         first = _last(model, _hole(prefix, suffix, session=session))
