@@ -59,6 +59,10 @@ class CausalNetwork(Network[C], Protocol[C]):
         """Encode `ids` behind what `context` holds."""
         ...
 
+    def defer(self, context: C, ids: list[int]) -> None:
+        """Let `ids` follow in `context`, encoded by the next forward on it."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
@@ -110,10 +114,18 @@ class DiffusionModel(Generic[C]):
         ids = self._context_ids(hole, cut)
         context = self._contexts.begin(hole.session, ids)
         reused = len(context.ids)
-        for start in range(reused, len(ids), ENCODE_CHUNK_TOKENS):
+        chunks = [
+            ids[start : start + ENCODE_CHUNK_TOKENS] for start in range(reused, len(ids), ENCODE_CHUNK_TOKENS)
+        ]
+        for number, chunk in enumerate(chunks, 1):
             if stop():
                 return
-            self.network.extend(context, ids[start : start + ENCODE_CHUNK_TOKENS])
+            if (
+                number == len(chunks) and hole.candidates == 1
+            ):  # candidates start from copies of what is encoded
+                self.network.defer(context, chunk)
+            else:
+                self.network.extend(context, chunk)
         encoded = time.perf_counter()
         tracks = self._tracks(hole, cut, context)
         for step in denoise(self.network, self._plan, tracks):

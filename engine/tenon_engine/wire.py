@@ -119,7 +119,10 @@ class Stopped(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
-    """What a fill cost. Forwards count canvas passes; `tokens` counts decided tokens, END included."""
+    """What a fill cost. Forwards count canvas passes; `tokens` counts decided tokens of all candidates, END included.
+
+    The first forward of a hole also encodes the last part of its context, and counts as denoising.
+    """
 
     forwards: int = 0
     tokens: int = 0

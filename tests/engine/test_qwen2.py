@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from tenon_engine.models.qwen2 import CanvasAdapter, KeyValues, Layer, Linear, Lora, Qwen2Canvas, Shape
+from tenon_engine.models.linear import Linear, Lora
+from tenon_engine.models.qwen2 import CanvasAdapter, KeyValues, Layer, Qwen2Canvas, Shape
 from tenon_engine.view import OPEN, START, View
 
 SHAPE = Shape(
@@ -151,6 +152,20 @@ def test_a_context_encoded_in_parts_or_after_cropping_is_the_one_encoded_whole(n
     again = network.forward([(cropped, canvas)])[0]
     assert (parts - whole).abs().max() < 1e-3
     assert (again - whole).abs().max() < 1e-3
+
+
+def test_deferred_ids_are_encoded_by_the_next_forward_as_they_would_be_apart(network: Qwen2Canvas) -> None:
+    ids, others = ids_of(12, 40), ids_of(13, 9)
+    views = [make_view([START, OPEN, 7], np.ones((3, 3), dtype=np.bool_)), causal_view(ids_of(14, 4))]
+    apart = network.forward([(context_of(network, ids), views[0]), (context_of(network, others), views[1])])
+    deferred, encoded = context_of(network, ids[:30]), context_of(network, others)
+    network.defer(deferred, ids[30:])
+    together = network.forward([(deferred, views[0]), (encoded, views[1])])
+    again = network.forward([(deferred, views[0])])
+    assert all((one - other).abs().max() < 1e-4 for one, other in zip(apart, together, strict=True))
+    assert (again[0] - apart[0]).abs().max() < 1e-4
+    deferred.crop(35)
+    assert deferred.encoded_count == 35
 
 
 def test_a_batch_of_rows_with_other_contexts_and_views_gives_what_each_row_gives_alone(

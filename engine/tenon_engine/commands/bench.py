@@ -71,8 +71,8 @@ def _print_tables(figures: dict[str, Any], fills: Sequence[FillTimes], steps: Se
     console = Console()
     console.print(f"{figures['model']}, sampler {figures['sampler']}, {figures['machine']}\n")
     table = Table(title="rest-of-line fills, ms")
-    for column in ("fill", "context", "denoise", "steps", "tokens", "one key on", "autoregressive"):
-        table.add_column(column, justify="left" if column == "fill" else "right")
+    for column in ("text", "fill", "context", "steps", "forwards", "tokens", "key typed", "one by one"):
+        table.add_column(column, justify="left" if column == "text" else "right")
     for fill in fills:
         first_line = (fill.text.splitlines() or [""])[0]
         times = (
@@ -83,7 +83,7 @@ def _print_tables(figures: dict[str, Any], fills: Sequence[FillTimes], steps: Se
             fill.key_ms,
             fill.autoregressive_ms,
         )
-        table.add_row(first_line[:40], *(f"{value:.0f}" for value in times))
+        table.add_row(first_line[:24], *(f"{value:.0f}" for value in times))
     console.print(table)
     table = Table(title="one forward behind 300 tokens of context, ms")
     for column in ("entries", "base, causal", "canvas, adapter"):

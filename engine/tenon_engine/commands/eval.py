@@ -46,7 +46,7 @@ def _run_infilling(arguments: argparse.Namespace) -> int:
         engine = load_engine(config)
         try:
             with _open_progress(len(tasks)) as show:
-                for outcome in evaluate(engine, tasks):
+                for outcome in evaluate(engine, tasks, one_line=config.sampler == "base"):
                     outcomes.append(outcome)
                     write_row(dataclasses.asdict(outcome) | {"verdict": outcome.verdict.value})
                     show(outcomes)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from tenon_engine.evaluation.sandbox import Verdict, run_program
 from tenon_engine.evaluation.tasks import Task
 from tenon_engine.wire import FillRequest, FillResult
+
+_FIRST_LINE = re.compile(r"\s*[^\n]*\n?")
 
 
 class Filler(Protocol):
@@ -51,23 +54,25 @@ class Summary:
     p95_ms: float
 
 
-def evaluate(engine: Filler, tasks: Iterable[Task]) -> Iterator[Outcome]:
+def evaluate(engine: Filler, tasks: Iterable[Task], *, one_line: bool = False) -> Iterator[Outcome]:
     """Yield the outcome of each task in turn; the engine gets both sides and the language, no path.
 
     Each task is a session, so that the times hold no context reused from another task.
+    one_line: cut fills behind their first line end, a help for a model that does not know where to end.
     """
     for task in tasks:
         result = engine.fill(
             FillRequest.single(task.prompt, task.suffix, language="python", session=task.task_id)
         )
         (hole,) = result.holes
+        fill = _FIRST_LINE.match(hole.text)[0] if one_line else hole.text  # type: ignore[index]  # matches any text
         yield Outcome(
             task_id=task.task_id,
-            fill=hole.text,
+            fill=fill,
             reason=hole.reason,
             confidence=hole.confidence,
-            verdict=run_program(task.program(hole.text)),
-            is_exact=hole.text == task.canonical_solution,
+            verdict=run_program(task.program(fill)),
+            is_exact=fill == task.canonical_solution,
             forwards=result.cost.forwards,
             tokens=result.cost.tokens,
             total_ms=result.cost.total_ms,

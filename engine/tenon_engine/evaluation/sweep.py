@@ -36,6 +36,7 @@ SAMPLERS = (
     "entropy:0.1:8",
     "margin:0.8:8",
     "topk:2:8",
+    "confirm:1:3",
     "confirm:2:0",
     "confirm:4:3",
 )
@@ -101,7 +102,8 @@ def _load_denoiser(config: EngineConfig) -> DiffusionModel[Any]:
 def _measure(model: DiffusionModel[Any], sampler: str, config: EngineConfig, tasks: Sequence[Task]) -> Row:
     model = model.with_plan(plan_named(sampler))
     engine = Engine(model, max_tokens=config.max_tokens, min_confidence=config.min_confidence)
-    return summary_row(summarise(list(evaluate(engine, tasks))), sampler)
+    outcomes = evaluate(engine, tasks, one_line=sampler == "base")
+    return summary_row(summarise(list(outcomes)), sampler)
 
 
 def _read_rows(path: Path) -> list[Row]:

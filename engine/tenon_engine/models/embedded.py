@@ -19,7 +19,8 @@ from tenon_engine.base_weights import BaseFiles, Dtype, ensure
 from tenon_engine.config import EngineConfig
 from tenon_engine.diffusion import DiffusionModel, Limits, SpecialIds
 from tenon_engine.errors import WeightsCorruptError
-from tenon_engine.models.qwen2 import CanvasAdapter, KeyValues, Layer, Linear, Lora, Qwen2Canvas, Shape
+from tenon_engine.models.linear import Linear, Lora
+from tenon_engine.models.qwen2 import CanvasAdapter, KeyValues, Layer, Qwen2Canvas, Shape
 from tenon_engine.progress import Progress, silent
 from tenon_engine.samplers import plan_named
 from tenon_engine.tokenizer import BpeTokenizer, TokenTable

@@ -7,18 +7,18 @@ Owns tensors, devices and numerics. Knows nothing of text, sampling or requests.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name
 from torch import Tensor
 
+from tenon_engine.models.linear import Linear, Lora
 from tenon_engine.view import OPEN, START, View
 
 HIDDEN_SCORE = -3e4  # added to scores of keys an entry must not see; finite, so that no row turns into NaN
 ROPE_POSITIONS = 8192
-PACKED_FOR_ENTRIES = 16  # the number of rows oneDNN lays packed weights out for; others work as well
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,53 +34,6 @@ class Shape:
     rope_theta: float
     rms_eps: float
     vocabulary: int
-
-
-class Linear:
-    """`y = W x + b`. Packed, the weight lives in oneDNN's own layout for this CPU and the plain copy can go."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, packed: bool = False) -> None:
-        self._bias = bias
-        self._packed = packed
-        self._operators: Any = torch.ops.mkldnn
-        self._weight = (
-            self._operators._reorder_linear_weight(weight, PACKED_FOR_ENTRIES) if packed else weight
-        )
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x: [entries, in] -> [entries, out]."""
-        if self._packed:
-            out: Tensor = self._operators._linear_pointwise(x, self._weight, self._bias, "none", [], "")
-            return out
-        return F.linear(x, self._weight, self._bias)
-
-    def added(self, y: Tensor, x: Tensor) -> Tensor:
-        """y + W x. y: [entries, out], x: [entries, in]."""
-        if self._packed:
-            out: Tensor = self._operators._linear_pointwise.binary(x, y, self._weight, None, "add")
-            return out
-        return y + F.linear(x, self._weight)
-
-
-class Lora:
-    """The gated low-rank update of one fused linear map: parts share their input, each has its own output rows.
-
-    y += B · ((A x) ⊙ scale ⊙ gate), scale folded into A, the B of all parts set as blocks into one matrix.
-    """
-
-    def __init__(
-        self, parts: Sequence[tuple[Tensor, Tensor, Tensor]], dtype: torch.dtype, *, packed: bool = False
-    ) -> None:
-        """parts: (A [ranks, in], B [out, ranks], scale [ranks]) in the order of the fused output rows."""
-        self._down = Linear(
-            torch.cat([a.float() * scale[:, None] for a, _, scale in parts]).to(dtype), packed=packed
-        )
-        self._up = Linear(torch.block_diag(*(b.to(dtype) for _, b, _ in parts)), packed=packed)
-        self._parts = len(parts)
-
-    def added(self, y: Tensor, x: Tensor, gate: Tensor) -> Tensor:
-        """y: [entries, sum of out]; x: [entries, in]; gate: [entries, ranks]; returns y with the update added."""
-        return self._up.added(y, self._down(x) * gate.repeat(1, self._parts))
 
 
 @dataclasses.dataclass(slots=True)
@@ -108,16 +61,21 @@ class CanvasAdapter:
 
 
 class KeyValues:
-    """Keys and values of one context, with room behind them for the entries of a canvas."""
+    """Keys and values of one context, with room behind them for the entries of a canvas.
+
+    The last of `ids` may still wait for their keys and values (`encoded_count` says from where on).
+    """
 
     def __init__(self, shape: Shape, dtype: torch.dtype) -> None:
         self.ids: list[int] = []
+        self.encoded_count = 0
         self._shape = shape
         self._store = torch.empty(shape.layers, 2, shape.kv_heads, 0, shape.head_width, dtype=dtype)
 
     def crop(self, length: int) -> None:
         """Forget everything behind the first `length` ids."""
         del self.ids[length:]
+        self.encoded_count = min(self.encoded_count, length)
 
     def reserve(self, length: int) -> None:
         """Make room for `length` entries; all that is stored stays, canvas entries too."""
@@ -130,7 +88,7 @@ class KeyValues:
     def fork(self) -> KeyValues:
         """A copy for another candidate."""
         copy = KeyValues(self._shape, self._store.dtype)
-        copy.ids, copy._store = list(self.ids), self._store.clone()
+        copy.ids, copy.encoded_count, copy._store = list(self.ids), self.encoded_count, self._store.clone()
         return copy
 
     def write(self, layer: int, start: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,6 +97,17 @@ class KeyValues:
         store = self._store[layer]
         store[0, :, start:end], store[1, :, start:end] = keys, values
         return store[0, :, :end], store[1, :, :end]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """Entries of one pass that attend together: deferred ids of a context, or a row's view."""
+
+    context: KeyValues
+    start: int  # where their keys and values go
+    positions: Sequence[int]
+    mask: Tensor  # [layers, heads or 1, entries, start + entries], added to the scores
+    ids: Sequence[int] = ()
 
 
 class Qwen2Canvas:
@@ -175,67 +144,93 @@ class Qwen2Canvas:
     @torch.inference_mode()
     def extend(self, context: KeyValues, ids: Sequence[int]) -> None:
         """Encode `ids` behind what `context` holds: causal, base weights alone. Computes no logits."""
-        start, count = len(context.ids), len(ids)
-        context.reserve(start + count)
-        x = F.embedding(torch.tensor(ids), self._embedding)
-        mask = torch.full((count, start + count), HIDDEN_SCORE, dtype=x.dtype).triu(start + 1)[None]
-        positions = torch.arange(start, start + count)
-        for index, layer in enumerate(self._layers):
-            q, keys, values = self._project(layer, x, positions, None)
-            keys, values = context.write(index, start, keys, values)
-            if index + 1 < len(
-                self._layers
-            ):  # the last layer's output is not needed, only its keys and values
-                x = self._finish(layer, x, self._attend(q, keys, values, mask), None)
+        self.defer(context, ids)
+        block = self._context_block(context)
+        self._run(F.embedding(torch.tensor(block.ids), self._embedding), [block], None, outputs=False)
+        context.encoded_count = len(context.ids)
+
+    def defer(self, context: KeyValues, ids: Sequence[int]) -> None:
+        """Let `ids` follow in `context`, encoded by the next forward on it: cheaper than in a pass of their own."""
         context.ids.extend(ids)
 
     @torch.inference_mode()
     def forward(self, passes: Sequence[tuple[KeyValues, View]]) -> list[Tensor]:
         """One canvas pass over several rows at once; logits f32 [scored, head rows] per row.
 
-        Entries of all rows go through the linear maps as one ragged batch; only attention is per row.
+        Entries of all rows, before them the deferred ids of their contexts, go through the linear maps as one ragged
+        batch; only attention is per row.
         """
-        reads = torch.tensor([token for _, view in passes for token in view.reads])
-        positions = torch.tensor(
-            [len(context.ids) + place for context, view in passes for place in view.places]
-        )
-        x, gate = self._embed(reads, [view.adapted for _, view in passes for _ in view.reads])
-        masks = [self._mask(context, view) for context, view in passes]
-        counts = [len(view.reads) for _, view in passes]
-        for context, view in passes:
-            context.reserve(len(context.ids) + view.kept + len(view.reads))
-        for index, layer in enumerate(self._layers):
-            q, keys, values = self._project(layer, x, positions, gate)
-            outs, row = [], 0
-            for (context, view), mask, count in zip(passes, masks, counts, strict=True):
-                part = slice(row, row + count)
-                start = len(context.ids) + view.kept
-                seen = context.write(index, start, keys[:, part], values[:, part])
-                outs.append(self._attend(q[:, part], *seen, mask[index]))
-                row += count
-            x = self._finish(layer, x, torch.cat(outs) if len(outs) > 1 else outs[0], gate)
-        offsets = [sum(counts[:n]) for n in range(len(counts))]
-        scored = [
-            offset + entry for offset, (_, view) in zip(offsets, passes, strict=True) for entry in view.scored
-        ]
+        waiting = {id(context): context for context, _ in passes if context.encoded_count < len(context.ids)}
+        blocks = [self._context_block(context) for context in waiting.values()]
+        waiting_ids = [token for block in blocks for token in block.ids]
+        blocks += [self._canvas_block(context, view) for context, view in passes]
+        canvas, gate = self._embed([view for _, view in passes])
+        x = torch.cat([F.embedding(torch.tensor(waiting_ids, dtype=torch.long), self._embedding), canvas])
+        x = self._run(x, blocks, gate, outputs=True)[len(waiting_ids) :]
+        for context in waiting.values():
+            context.encoded_count = len(context.ids)
+        offsets = itertools.accumulate((len(view.reads) for _, view in passes), initial=0)
+        rows = zip(offsets, passes, strict=False)
+        scored = [offset + entry for offset, (_, view) in rows for entry in view.scored]
         logits = self._head(self._norm(x[scored], self._output_norm)).float()
         return list(logits.split([len(view.scored) for _, view in passes]))
 
-    def _embed(self, reads: Tensor, adapted: Sequence[bool]) -> tuple[Tensor, Tensor | None]:
-        """Input of every entry [entries, hidden], and the gate of the low-rank updates [entries, ranks]."""
+    def _run(self, x: Tensor, blocks: Sequence[_Block], gate: Tensor | None, *, outputs: bool) -> Tensor:
+        """All entries [entries, hidden], block after block, through all layers; `gate` belongs to the last of them.
+
+        Keys and values are written on the way. Without `outputs` they are all that is wanted, and what is returned
+        means nothing.
+        """
+        positions = torch.tensor([position for block in blocks for position in block.positions])
+        counts = [len(block.positions) for block in blocks]
+        for index, layer in enumerate(self._layers):
+            q, keys, values = self._project(layer, x, positions, gate)
+            parts = zip(
+                blocks, q.split(counts, 1), keys.split(counts, 1), values.split(counts, 1), strict=True
+            )
+            seen = [
+                (block, own_q, block.context.write(index, block.start, k, v)) for block, own_q, k, v in parts
+            ]
+            if outputs or index + 1 < len(self._layers):
+                attended = [self._attend(own_q, *kv, block.mask[index]) for block, own_q, kv in seen]
+                x = self._finish(layer, x, torch.cat(attended), gate)
+        return x
+
+    def _context_block(self, context: KeyValues) -> _Block:
+        """The deferred ids of a context: causal."""
+        start, end = context.encoded_count, len(context.ids)
+        context.reserve(end)
+        mask = torch.full((end - start, end), HIDDEN_SCORE, dtype=self._embedding.dtype).triu(start + 1)
+        return _Block(
+            context=context,
+            start=start,
+            positions=range(start, end),
+            mask=mask.expand(self.shape.layers, 1, -1, -1),
+            ids=context.ids[start:],
+        )
+
+    def _canvas_block(self, context: KeyValues, view: View) -> _Block:
+        start = len(context.ids) + view.kept
+        context.reserve(start + len(view.reads))
+        positions = [len(context.ids) + place for place in view.places]
+        return _Block(context=context, start=start, positions=positions, mask=self._mask(start, view))
+
+    def _embed(self, views: Sequence[View]) -> tuple[Tensor, Tensor | None]:
+        """Input of every canvas entry [entries, hidden], and the gate of the low-rank updates [entries, ranks]."""
+        reads = torch.tensor([token for view in views for token in view.reads])
         is_open = (reads == OPEN)[:, None]
         x = F.embedding(reads.masked_fill(reads == START, self._start_id).clamp_min(0), self._embedding)
-        if self._adapter is None or not any(adapted):
+        if self._adapter is None or not any(view.adapted for view in views):
             assert not bool(is_open.any()), "open slots need the canvas adapter"
             return x, None
         x = torch.where(is_open, self._adapter.mask_embedding, x)
         gate = torch.where(is_open, self._adapter.open_gate, self._adapter.decided_gate)
-        return x, gate * torch.tensor(adapted)[:, None]
+        adapted = torch.tensor([view.adapted for view in views for _ in view.reads])
+        return x, gate * adapted[:, None]
 
-    def _mask(self, context: KeyValues, view: View) -> Tensor:
-        """What is added to the scores: [layers, heads or 1, entries, context + kept + entries]."""
+    def _mask(self, seen_before: int, view: View) -> Tensor:
+        """What is added to the scores: [layers, heads or 1, entries, seen before + entries]."""
         entries = len(view.reads)
-        seen_before = len(context.ids) + view.kept
         hidden = torch.zeros(entries, seen_before + entries, dtype=self._embedding.dtype)
         sees = torch.from_numpy(view.sees)
         hidden[:, seen_before:].masked_fill_(~sees, HIDDEN_SCORE)
@@ -278,9 +273,17 @@ class Qwen2Canvas:
         return x + self._linear(layer, "down", wide, gate)
 
     def _linear(self, layer: Layer, name: str, x: Tensor, gate: Tensor | None) -> Tensor:
+        """A linear map; where there is a gate, its entries (the last ones) get the low-rank update."""
         linear: Linear = getattr(layer, name)
         y = linear(x)
-        return y if gate is None else layer.lora[name].added(y, x, gate)
+        if gate is None:
+            return y
+        plain = len(x) - len(gate)
+        updated = layer.lora[name].added(y[plain:], x[plain:], gate)
+        if not plain:
+            return updated
+        y[plain:] = updated
+        return y
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.shape.rms_eps)

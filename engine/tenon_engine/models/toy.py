@@ -74,6 +74,8 @@ class ToyNetwork:
         """Remember `ids`."""
         context.ids.extend(ids)
 
+    defer = extend
+
     def forward(self, passes: Sequence[tuple[ToyContext, View]]) -> list[Tensor]:
         """Logits f32 [scored, vocabulary] per row."""
         self.forwards += 1
