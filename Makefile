@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 # Where `make demo` fills a hole: FILE:LINE:COL.
-DEMO ?= examples/shapes.py:37:21
+DEMO ?= examples/temperatures.py:25:9
 PYTEST_ARGS ?=
 
 VENV := .venv

@@ -1,4 +1,4 @@
-"""Daily temperatures of a weather station. `warmest_day` has no body yet."""
+"""Daily temperatures of a weather station. `warmest_day` has a hole: the variables of its loop."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def coldest_day(celsius_by_day: Mapping[str, float]) -> str:
 
 def warmest_day(celsius_by_day: Mapping[str, float]) -> str:
     """The day with the highest temperature."""
+    warmest = ""
+    for  in celsius_by_day.items():
+        if not warmest or celsius > celsius_by_day[warmest]:
+            warmest = day
+    return warmest
 
 
 def swing(celsius_by_day: Mapping[str, float]) -> float:

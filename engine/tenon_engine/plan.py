@@ -142,9 +142,9 @@ class ConfirmPlan:
         fan_start = len(chain) + sum(len(fan) for fan in fans[:count])
         fan = slice(fan_start, fan_start + len(fans[count]))
         row.drafts = ids[fan][: int((prediction.probability[fan].cumprod(0) >= self.least).sum())]
-        canvas.suggest([])
         if self.one_line and row.edges.fills_line(canvas.text_ids):
             canvas.close()
+        canvas.suggest(self._drafts(row))
 
     def _drafts(self, row: Row) -> list[int]:
         history = [*row.history, *row.canvas.text_ids]

@@ -64,6 +64,12 @@ CASES = [
         "x()⏎b()⏎long_na",
         "x()",
     ),
+    (
+        "U07 rest of the line and nearly all of the next",
+        "for d in █:⏎␣␣␣␣if not a[warmest]:⏎␣␣␣␣␣␣␣␣b()⏎",
+        "c():⏎␣␣␣␣if not a[warmest]",
+        "c()",
+    ),
     ("U08 tail of line in a string", 'use "./parts/█.css"', 'button.css"', "button"),
     ("U08 closer that is there", "foo(█)⏎bar()", "a, b)", "a, b"),
     ("U08 rest of line and next line", "foo(█)⏎bar()", "a, b)⏎bar()", "a, b"),

@@ -151,8 +151,8 @@ def test_every_rule_that_changed_the_text_is_named(raw: str, prefix: str, suffix
             "",
             "",
             "return x",
-        ),  # nothing follows: the rest is a guess
-        ("return x\n\ny = f(", "", "z = 1", "return x\n\n"),
+        ),  # the rest is a guess
+        ("return x\n\ny = f(", "", "z = 1", "return x\n"),
         ("name", "", "", ""),
         ("", "", "", ""),
     ],

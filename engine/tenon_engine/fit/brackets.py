@@ -60,10 +60,10 @@ def open_quote(line: str) -> str:
 def shorten(text: str, *, prefix: str, suffix: str) -> str:
     """The longest piece of an unfinished `text` that ends with a line or a closing bracket, else ''.
 
-    Where nothing follows the hole, what stands behind a blank line is a guess of its own and goes as well.
+    What stands behind its first blank line is a guess of its own and goes as well.
     """
     place = Place.between(prefix, suffix)
-    if not suffix.strip() and (blank_line := re.search(r"(?<=\S)[ \t]*\n[ \t]*\n", text)):
+    if blank_line := re.search(r"(?<=\S)[ \t]*\n[ \t]*\n", text):
         text = text[: blank_line.start() + 1]
     ends = [position + 1 for position, bracket in _brackets(text) if bracket in _OPENER]
     if not place.tail.strip():

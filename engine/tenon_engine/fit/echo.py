@@ -14,6 +14,7 @@ from tenon_engine.fit.brackets import closes_more, leaves_open
 from tenon_engine.fit.place import Place
 
 LOOP_LINES = 3  # a line this often in a row is a model going round, two may be meant
+CUT_SHORT_LEAST = 0.8  # of a line's length
 
 _WORD = re.compile(r"\w+")
 _CLOSERS = re.compile(r"[)\]}\s]*")
@@ -103,13 +104,17 @@ def _cut_start_of_line(text: str, place: Place) -> str:
 
 
 def _follows(lines: Iterable[str], below: Iterable[str]) -> bool:
-    """Whether `lines` are the first ones of `below`, blank ones aside; after words, the last may be cut."""
+    """Whether `lines` are the first ones of `below`, blank ones aside.
+
+    The last of several may be cut short, if there are words before it or little of it is missing.
+    """
     said = _spoken(lines)
     expected = list(itertools.islice((line.rstrip() for line in below if line.strip()), len(said)))
     if said == expected:
         return True
-    cut_short = len(said) == len(expected) and expected[-1].startswith(said[-1])
-    return cut_short and said[:-1] == expected[:-1] and any(map(_says, said[:-1]))
+    if len(said) < 2 or said[:-1] != expected[:-1] or not expected[-1].startswith(said[-1]):
+        return False
+    return any(map(_says, said[:-1])) or len(said[-1]) >= CUT_SHORT_LEAST * len(expected[-1])
 
 
 def _goes_on_drawing(piece: str, tail: str, place: Place) -> bool:
