@@ -18,9 +18,9 @@ MEASURES = {"pass@1": "pass@1", "exact_match": "exact match"}
 
 
 def main() -> None:
-    """Write one row of panels per data set, one panel per measure."""
+    """Write one row of panels per set of tasks, one panel per measure."""
     rows: list[dict[str, Any]] = json.loads((FOLDER / "sweep.json").read_text(encoding="utf-8"))
-    data_sets = list(dict.fromkeys(row["data"] for row in rows))
+    task_sets = sorted({(row["data"], -row["n"]) for row in rows}, reverse=True)
     style = {
         "font.family": "DejaVu Sans",
         "font.size": 9,
@@ -33,14 +33,14 @@ def main() -> None:
     }
     with mpl.rc_context(style):
         figure, grid = plt.subplots(
-            len(data_sets),
+            len(task_sets),
             len(MEASURES),
-            figsize=(9.5, 3.9 * len(data_sets)),
+            figsize=(9.5, 3.9 * len(task_sets)),
             squeeze=False,
             layout="constrained",
         )
-        for panels, data in zip(grid, data_sets, strict=True):
-            chosen = [row for row in rows if row["data"] == data]
+        for panels, task_set in zip(grid, task_sets, strict=True):
+            chosen = [row for row in rows if (row["data"], -row["n"]) == task_set]
             for axes, measure in zip(panels, MEASURES, strict=True):
                 _draw(axes, chosen, measure)
             panels[0].set_title(_caption(chosen[0]), loc="left", color=INK, fontsize=10, pad=10)
@@ -94,7 +94,7 @@ def _label(axes: Any, rows: list[dict[str, Any]], measure: str) -> None:
 
 
 def _caption(row: dict[str, Any]) -> str:
-    return f"{row['data'].partition('.')[0]}, {row['n']} tasks, {row['model']}"
+    return f"{row['data'].partition('.')[0]}, every {row['every']}th: {row['n']} tasks, {row['model']}"
 
 
 if __name__ == "__main__":

@@ -136,6 +136,8 @@ def _ways_out(source: BaseSource) -> str:
 
 def _copy(source_file: Path, target: Path, source: BaseSource, progress: Progress) -> None:
     try:
+        if source_file.is_fifo():  # opening it would wait for its writer
+            raise InputFileError(f"{source_file} is not a regular file")
         opened = source_file.open("rb")
     except OSError as error:
         raise InputFileError(f"{source_file} cannot be read: {error.strerror}") from None

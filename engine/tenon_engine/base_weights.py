@@ -47,9 +47,10 @@ def locate(home: Path | None, *, dtype: Dtype, source: BaseSource = OFFICIAL) ->
 
 
 def locate_source(home: Path | None, *, source: BaseSource = OFFICIAL) -> Path | None:
-    """The GGUF file if it is there, in the model's folder or in the hub's cache; not verified."""
-    path = folder_of(home) / source.file_name
-    return path if path.exists() else base_fetch.find_in_hub_cache(source)
+    """The GGUF file, in the model's folder or in the hub's cache, if it is there in its right size; unverified."""
+    own = folder_of(home) / source.file_name
+    path = own if own.exists() else base_fetch.find_in_hub_cache(source)
+    return path if path is not None and path.stat().st_size == source.size_bytes else None
 
 
 def ensure(
@@ -102,15 +103,22 @@ def _converted_files(folder: Path, dtype: Dtype, source: BaseSource) -> BaseFile
 
 
 def _is_complete(files: BaseFiles, source: BaseSource) -> bool:
+    return not _fault(files, source)
+
+
+def _fault(files: BaseFiles, source: BaseSource) -> str:
+    """Which of the files is not as it was written, in words; '' when none is."""
     recorded = _read_sidecar(files)
-    try:
-        sizes_match = all(
-            path.stat().st_size == recorded[path.name]["size_bytes"]
-            for path in (files.weights, files.tokenizer)
-        )
-    except (OSError, KeyError, TypeError):
-        return False
-    return sizes_match and base_convert.is_intact(files.weights, source_sha256=source.sha256)
+    for path in (files.weights, files.tokenizer):
+        try:
+            if path.stat().st_size != recorded[path.name]["size_bytes"]:
+                return f"{path} is damaged"
+        except OSError:
+            return f"{path} is missing"
+        except (KeyError, TypeError):
+            return f"{_sidecar(files)} is missing or damaged"
+    intact = base_convert.is_intact(files.weights, source_sha256=source.sha256)
+    return "" if intact else f"{files.weights} is damaged"
 
 
 def _sidecar(files: BaseFiles) -> Path:
@@ -121,7 +129,7 @@ def _sidecar(files: BaseFiles) -> Path:
 def _read_sidecar(files: BaseFiles) -> Any:
     try:
         return json.loads(_sidecar(files).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
 
 
@@ -173,7 +181,7 @@ def _obtain(
         return base_fetch.obtain(folder, source, offline=offline, source_file=source_file, progress=progress)
     except WeightsMissingError as error:
         if files.weights.exists():
-            raise WeightsCorruptError(f"{files.weights} is damaged, and {error}") from error
+            raise WeightsCorruptError(f"{_fault(files, source)}, and {error}") from error
         raise
 
 

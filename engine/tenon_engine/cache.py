@@ -36,17 +36,20 @@ class ContextCache(Generic[C]):
         self._contexts: OrderedDict[str, C] = OrderedDict()
 
     def begin(self, session: str, ids: Sequence[int]) -> C:
-        """The session's context, cropped to what it shares with `ids`; the caller encodes the rest."""
+        """The session's context, cropped to what it shares with `ids`; the caller encodes the rest and gives it back.
+
+        Until then it is the caller's alone: a second request of the session meanwhile gets a new one.
+        """
         context = self._contexts.pop(session, None) or self._new()
         context.crop(common_length(context.ids, ids))
-        self._contexts[session] = context
-        while len(self._contexts) > self._sessions_max:
-            self._contexts.popitem(last=False)
         return context
 
-    def drop(self, session: str) -> None:
-        """Forget a session."""
-        self._contexts.pop(session, None)
+    def keep(self, session: str, context: C) -> None:
+        """Take a context back, for the session's next request."""
+        self._contexts[session] = context
+        self._contexts.move_to_end(session)
+        while len(self._contexts) > self._sessions_max:
+            self._contexts.popitem(last=False)
 
 
 def common_length(first: Sequence[int], second: Sequence[int]) -> int:

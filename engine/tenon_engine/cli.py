@@ -7,16 +7,17 @@ Exit codes: 0 done, 1 something is wrong, 2 bad usage or input, 3 nothing to sug
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
-from tenon_engine import __version__
-from tenon_engine.errors import EngineError
+from tenon_engine import __version__, excerpt
+from tenon_engine.errors import BadRequestError, EngineError
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -29,9 +30,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (argparse itself exits for --help, --version and bad usage)."""
-    _write_exact_bytes()
+    """Run one command; returns its exit code (argparse itself exits for --help and --version)."""
     try:
+        _open_missing_streams()
+        _write_exact_bytes()
         arguments = _build_parser().parse_args(argv)
         logging.basicConfig(
             level=arguments.log_level.upper(),
@@ -39,18 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream=sys.stderr,
         )
         code: int = arguments.run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except EngineError as error:
         return _complain(str(error), EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        _drop_unwritable_output()
+        _drop_unwritable(sys.stdout)
         return EXIT_READER_GONE
     except OSError as error:
-        _drop_unwritable_output()
-        return _complain(f"{error.strerror or error}", EXIT_BAD_INPUT)
+        _drop_unwritable(sys.stdout)
+        place = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{place}{error.strerror or error}", EXIT_BAD_INPUT)
     except Exception as error:  # the outermost edge: a user never sees a traceback unasked
         _LOGGER.debug("internal error", exc_info=True)
         hint = "run with `tenon --log-level debug` for details"
@@ -62,8 +64,8 @@ class _Parser(argparse.ArgumentParser):
     """argparse, but bad usage is one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong on one line and leave with exit code 2."""
-        self.exit(EXIT_BAD_INPUT, f"tenon: {_one_line(message)} (see `{self.prog} --help`)\n")
+        """Let `main` say what is wrong."""
+        raise BadRequestError(f"{message} (see `{self.prog} --help`)")
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -84,6 +86,13 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _open_missing_streams() -> None:
+    """Python has None for a stream that was closed before it began; print would then take another."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  # open to the end
+
+
 def _write_exact_bytes() -> None:
     """Files and pipes get UTF-8 and the line ends of the text itself, on every system."""
     for stream in (sys.stdout, sys.stderr):
@@ -95,22 +104,19 @@ def _write_exact_bytes() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
-def _drop_unwritable_output() -> None:
-    """Python flushes stdout once more when it ends, which must not fail again."""
+def _drop_unwritable(stream: TextIO) -> None:
+    """Python flushes streams once more when it ends, which must not fail again."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"tenon: {_one_line(message)}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"tenon: {excerpt.one_line(message)}", file=sys.stderr)
+    _drop_unwritable(sys.stderr)
     return code
-
-
-def _one_line(message: str) -> str:
-    return " ".join(message.split())
 
 
 if __name__ == "__main__":

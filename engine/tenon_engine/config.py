@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import platformdirs
 
+from tenon_engine import excerpt
 from tenon_engine.errors import BadRequestError
 
 if sys.version_info >= (3, 11):
@@ -52,24 +54,32 @@ def load(environ: Mapping[str, str], overrides: Mapping[str, object]) -> tuple[E
     settings = _from_table(_read_table(path, complaints), str(path), complaints)
     settings |= _from_environment(environ, complaints)
     settings |= _from_flags(overrides)
-    return EngineConfig(**settings), tuple(complaints)
+    return EngineConfig(**settings), tuple(map(excerpt.one_line, complaints))
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
     """Where the configuration file is looked for, whether it is there or not."""
     named = environ.get(CONFIG_PATH_VARIABLE)
-    return Path(named).expanduser() if named else Path(platformdirs.user_config_dir("tenon")) / "config.toml"
+    if not named:
+        return Path(platformdirs.user_config_dir("tenon")) / "config.toml"
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:  # ~somebody, who is not there: nor is the file
+        return Path(named)
 
 
 def _read_table(path: Path, complaints: list[str]) -> Mapping[str, object]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for its writer
+            complaints.append(f"{path} cannot be read (it is not a regular file); using defaults")
+            return {}
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
     except OSError as error:
         complaints.append(f"{path} cannot be read ({error.strerror}); using defaults")
         return {}
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are both ValueErrors
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         complaints.append(f"{path} is not valid TOML ({error}); using defaults")
         return {}
     table = document.get("engine", {})
@@ -132,9 +142,12 @@ def _name(value: object) -> str:
 
 
 def _folder(value: object) -> Path:
-    if isinstance(value, str | Path) and str(value):
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ValueError("must be a path")
+    try:
         return Path(value).expanduser()
-    raise ValueError("must be a path")
+    except RuntimeError:
+        raise ValueError("must be a path in a home folder that exists") from None
 
 
 def _switch(value: object) -> bool:

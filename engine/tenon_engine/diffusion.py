@@ -23,6 +23,9 @@ from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.window import Window, window
 from tenon_engine.wire import Cost, Slot, SlotState
 
+PATH_CHARACTERS = 200
+EXTRA_TOKENS = 1024  # of all extra files together
+EXTRA_CHARACTERS = 8192
 ENCODE_CHUNK_TOKENS = 128  # between two chunks of a context, stop() is asked
 
 
@@ -114,44 +117,54 @@ class DiffusionModel(Generic[C]):
         ids = self._context_ids(hole, cut)
         context = self._contexts.begin(hole.session, ids)
         reused = len(context.ids)
+        try:
+            if not self._encode(context, ids[reused:], hole, stop):
+                return
+            encoded = time.perf_counter()
+            tracks = self._tracks(hole, cut, context)
+            for step in denoise(self.network, self._plan, tracks):
+                yield Proposal(
+                    drafts=tuple(_draft(track) for track in tracks),
+                    slots=self._slots(tracks[0].row.canvas, cut.left),
+                    cost=Cost(
+                        forwards=step,
+                        tokens=sum(track.row.canvas.decided_count for track in tracks),
+                        context_tokens=len(ids),
+                        reused_tokens=reused,
+                        context_ms=(encoded - started) * 1e3,
+                        denoise_ms=(time.perf_counter() - encoded) * 1e3,
+                    ),
+                )
+                if stop():
+                    return
+        finally:
+            self._contexts.keep(hole.session, context)
+
+    def _encode(self, context: C, ids: list[int], hole: HoleRequest, stop: StopCheck) -> bool:
+        """Put `ids` into the context, all or (one candidate) all but the last chunk; False when stopped between two.
+
+        The first step encodes a deferred chunk; several candidates start from copies of a context that is complete.
+        """
         chunks = [
-            ids[start : start + ENCODE_CHUNK_TOKENS] for start in range(reused, len(ids), ENCODE_CHUNK_TOKENS)
+            ids[start : start + ENCODE_CHUNK_TOKENS] for start in range(0, len(ids), ENCODE_CHUNK_TOKENS)
         ]
-        for number, chunk in enumerate(chunks, 1):
+        for chunk in chunks:
             if stop():
-                return
-            if (
-                number == len(chunks) and hole.candidates == 1
-            ):  # candidates start from copies of what is encoded
-                self.network.defer(context, chunk)
-            else:
-                self.network.extend(context, chunk)
-        encoded = time.perf_counter()
-        tracks = self._tracks(hole, cut, context)
-        for step in denoise(self.network, self._plan, tracks):
-            yield Proposal(
-                drafts=tuple(_draft(track) for track in tracks),
-                slots=self._slots(tracks[0].row.canvas, cut.left),
-                cost=Cost(
-                    forwards=step,
-                    tokens=sum(track.row.canvas.decided_count for track in tracks),
-                    context_tokens=len(ids),
-                    reused_tokens=reused,
-                    context_ms=(encoded - started) * 1e3,
-                    denoise_ms=(time.perf_counter() - encoded) * 1e3,
-                ),
-            )
-            if stop():
-                return
+                return False
+            is_deferred = chunk is chunks[-1] and hole.candidates == 1
+            (self.network.defer if is_deferred else self.network.extend)(context, chunk)
+        return True
 
     def _context_ids(self, hole: HoleRequest, cut: Window) -> list[int]:
         """`[FILE path \\n text]… [FILE path \\n] PREFIX prefix SUFFIX suffix` (Qwen2.5-Coder technical report, 3.2)."""
         encode, special = self.tokenizer.encode, self._special
         ids: list[int] = []
         for extra in hole.extra:
-            ids += [special.file, *encode(_encodable(f"{extra.path}\n{extra.text}"))]
+            text = f"{extra.path[-PATH_CHARACTERS:]}\n{extra.text[:EXTRA_CHARACTERS]}"
+            ids += [special.file, *encode(_encodable(text))]
+        ids = ids[:EXTRA_TOKENS]
         if hole.path and self._limits.path_header:
-            ids += [special.file, *encode(_encodable(f"{hole.path}\n"))]
+            ids += [special.file, *encode(_encodable(f"{hole.path[-PATH_CHARACTERS:]}\n"))]
         return [*ids, special.prefix, *cut.prefix_ids, special.suffix, *cut.suffix_ids]
 
     def _tracks(self, hole: HoleRequest, cut: Window, context: C) -> list[Track[C]]:

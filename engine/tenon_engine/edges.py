@@ -1,7 +1,7 @@
 """The two edges of a hole that may fall inside a token, as constraints on what its slots may take (token healing).
 
-Left: the text taken back from the prefix must be spelt again by the first slots. Right: the text taken back from a
-suffix that begins inside a word must end the fill. Both are removed from the fill again, so that prefix + fill +
+Left: the text taken back from the prefix must be spelt again by the first slots. Right: the text taken back from the
+suffix (the rest of a word, line ends) must end the fill. Both are removed from the fill again, so that prefix + fill +
 suffix is the user's text outside the hole, to the byte.
 """
 
@@ -36,6 +36,10 @@ class Edges:
         if self._right and not text[len(self._left) :].endswith(self._right):
             return Constraint(never=self._end_id)
         return None
+
+    def constraint_ahead(self) -> Constraint | None:
+        """What slots may take whose text before them is not known yet: no END, if that has to follow the right edge."""
+        return Constraint(never=self._end_id) if self._right else None
 
     def fills_line(self, text_ids: Sequence[int]) -> bool:
         """True when `text_ids` hold a line end behind something that is not blank."""

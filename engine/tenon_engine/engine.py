@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 
@@ -30,6 +31,8 @@ from tenon_engine.wire import (
 
 MAX_ROUNDS = 2
 MAX_CANDIDATES = 16
+MAX_TOKENS = 1024
+MAX_TEMPERATURE = 100.0
 
 NO_BUDGET = "no room to write"
 NO_PROPOSAL = "the model wrote nothing"
@@ -229,16 +232,21 @@ class _Work:
 
 def _check(request: FillRequest) -> None:
     segments = request.segments
+    if not isinstance(segments, (tuple, list)):
+        raise BadRequestError("segments must be text and holes in turn, starting and ending with text")
     alternate = all(isinstance(part, (str, Hole)[index % 2]) for index, part in enumerate(segments))
     if len(segments) < 3 or len(segments) % 2 == 0 or not alternate:
         raise BadRequestError("segments must be text and holes in turn, starting and ending with text")
-    if any(isinstance(part, Hole) and (part.max_tokens or 0) < 0 for part in segments):
-        raise BadRequestError("max_tokens must be 0 or more")
-    if not 1 <= request.candidates <= MAX_CANDIDATES:
+    sizes = [part.max_tokens for part in segments if isinstance(part, Hole) and part.max_tokens is not None]
+    if not all(isinstance(size, int) and 0 <= size <= MAX_TOKENS for size in sizes):
+        raise BadRequestError(f"max_tokens must be a whole number from 0 to {MAX_TOKENS}")
+    if not isinstance(request.candidates, int) or not 1 <= request.candidates <= MAX_CANDIDATES:
         raise BadRequestError(f"candidates must be 1 to {MAX_CANDIDATES}, not {request.candidates}")
-    if not 0.0 <= request.temperature < float("inf"):
-        raise BadRequestError(f"temperature must be 0 or more, not {request.temperature}")
-    if request.deadline_ms is not None and not request.deadline_ms > 0:
+    if not 0.0 <= request.temperature <= MAX_TEMPERATURE:
+        raise BadRequestError(f"temperature must be 0 to {MAX_TEMPERATURE:g}, not {request.temperature}")
+    if not 0 <= request.seed < 2**63:
+        raise BadRequestError("seed must be 0 or more, and fit into 63 bits")
+    if request.deadline_ms is not None and not 0 < request.deadline_ms < math.inf:
         raise BadRequestError(f"deadline_ms must be more than 0, not {request.deadline_ms}")
 
 

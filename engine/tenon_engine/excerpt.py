@@ -12,8 +12,13 @@ MAX_CHARACTERS = 2_000  # on either side: a line of a megabyte is cut too
 CUT = "…"
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-# Control characters would move a terminal's cursor: they are shown as their pictures instead.
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
+# Control characters would move a terminal's cursor, bidi controls would reorder what is read: both are shown instead.
+_UNPICTURED = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_PICTURES: dict[int, int | str] = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **{code: f"<U+{code:04X}>" for code in _UNPICTURED},
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,5 +44,10 @@ def around(prefix: str, suffix: str, line_count: int) -> Excerpt:
 
 
 def plain(text: str) -> str:
-    """`text` with LF line ends and every other control character but the tab as a visible picture."""
+    """`text` with LF line ends and every other control character but the tab made visible."""
     return _LINE_END.sub("\n", text).translate(_PICTURES)
+
+
+def one_line(text: str) -> str:
+    """`text` as a message: on one line, with nothing in it that a terminal would obey."""
+    return " ".join(plain(text).split())

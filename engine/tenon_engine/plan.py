@@ -68,7 +68,7 @@ class ParallelPlan:
         scored = [
             p for p in range(frontier, min(size, frontier + reach)) if canvas.states[p] is SlotState.OPEN
         ]
-        constraint = row.edges.constraint(canvas.text_ids)
+        here, ahead = row.edges.constraint(canvas.text_ids), row.edges.constraint_ahead()
         return View(
             reads=tuple(_read(canvas, place) for place in range(size)),
             places=tuple(range(size)),
@@ -76,7 +76,7 @@ class ParallelPlan:
             kept=0,
             keepable=0,
             scored=tuple(scored),
-            constraints=tuple(constraint if place == frontier else None for place in scored),
+            constraints=tuple(here if place == frontier else ahead for place in scored),
         )
 
     def decide(self, row: Row, view: View, prediction: Prediction) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from tenon_engine.errors import BadRequestError
 from tenon_engine.plan import ConfirmPlan, ParallelPlan, Plan, Rule
 from tenon_engine.sampler import above_margin, above_threshold, entropy_bound, top_k
 
+COUNT_MAX = 1024  # slots of the largest canvas
 DEFAULT_FAN, NGRAM_LENGTH, NGRAM_COUNT = 2, 3, 6
 RULES: dict[str, tuple[Rule, float]] = {
     "threshold": (above_threshold, 0.9),
@@ -31,18 +34,27 @@ def plan_named(name: str) -> Plan:
 
 def _plan(kind: str, values: list[float]) -> Plan:
     first, second = (*values, None, None)[:2]
-    if len(values) > 2 or any(value < 0 for value in values):
+    most = 0 if kind in ("left", "base") else 2
+    if len(values) > most or not all(0 <= value < math.inf for value in values):
         raise ValueError
     if kind == "confirm":
-        fan = DEFAULT_FAN if first is None else int(first)
-        return ConfirmPlan(fan, NGRAM_LENGTH if second is None else int(second), NGRAM_COUNT)
+        return ConfirmPlan(_count(first, DEFAULT_FAN), _count(second, NGRAM_LENGTH), NGRAM_COUNT)
     if kind == "left":
         return ConfirmPlan(0)
     if kind == "base":
         return ConfirmPlan(0, adapted=False, one_line=True)
     if kind == "frontier":
-        return ParallelPlan(
-            above_threshold, 0.9 if second is None else second, 8 if first is None else int(first)
-        )
+        return ParallelPlan(above_threshold, 0.9 if second is None else second, _count(first, 8))
     rule, default = RULES[kind]
-    return ParallelPlan(rule, default if first is None else first, None if second is None else int(second))
+    value = default if first is None else first
+    return ParallelPlan(
+        rule, _count(value, 1) if rule is top_k else value, None if second is None else _count(second, 1)
+    )
+
+
+def _count(value: float | None, default: int) -> int:
+    if value is None:
+        return default
+    if value > COUNT_MAX or not value.is_integer():
+        raise ValueError
+    return int(value)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import io
+import os
 import re
 import stat
 from pathlib import Path
@@ -60,6 +62,11 @@ def parse_place(argument: str) -> Place:
 
 def read(path: Path) -> SourceFile:
     """The file's text with its own line ends; InputFileError when it is no text file of a bearable size."""
+    return _decode(path, read_bytes(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in a regular file of a bearable size; InputFileError for anything else. Never waits for a writer."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
@@ -71,13 +78,20 @@ def read(path: Path) -> SourceFile:
             raise InputFileError(
                 f"{path} is too large: {size_mb:.0f} MB, the limit is {MAX_BYTES // 1024 // 1024} MB"
             )
-        content = path.read_bytes()
+        with io.FileIO(path, "rb", opener=_open_without_waiting) as file:
+            content: bytes | None = file.read()
     except FileNotFoundError:
         raise InputFileError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputFileError(f"{path} cannot be read: {reason}") from None
-    return _decode(path, content)
+    if content is None:
+        raise InputFileError(f"{path} cannot be read: it waits for a writer")
+    return content
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # what /proc calls regular may be a queue
 
 
 def _decode(path: Path, content: bytes) -> SourceFile:

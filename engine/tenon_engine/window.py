@@ -12,6 +12,7 @@ from tenon_engine.tokenizer import Tokenizer
 CHARACTERS_PER_TOKEN = 6  # generous: what a budget of tokens could hold at most, before tokens are counted
 BLOCK_TOKENS = 64
 END_OF_FILE = "\n\n\n"  # shown for a blank suffix: training holes had one, and without it fills run on
+LINE_ENDS_MAX = 3
 WORD_EDGE_MAX = 32  # characters of a word taken back from the suffix at most
 
 
@@ -30,7 +31,7 @@ def window(
     tokenizer: Tokenizer, prefix: str, suffix: str, *, prefix_tokens: int, suffix_tokens: int
 ) -> Window:
     """Cut both sides to their budgets, at line boundaries where there are any, and heal the edges."""
-    right = _word_edge(prefix, suffix)
+    right = _right_edge(prefix, suffix)
     prefix = _prefix_text(prefix, prefix_tokens)
     prefix_ids, left_ids = tokenizer.encode_for_hole(prefix)
     start = _moved_start(len(prefix_ids), prefix_tokens, BLOCK_TOKENS)
@@ -47,12 +48,17 @@ def window(
     )
 
 
-def _word_edge(prefix: str, suffix: str) -> str:
-    """The rest of the word a hole stands in the middle of; '' when either side ends or begins between words."""
-    if not (prefix and suffix and _in_word(prefix[-1]) and _in_word(suffix[0])):
-        return ""
-    end = next((n for n, char in enumerate(suffix[:WORD_EDGE_MAX]) if not _in_word(char)), 0)
-    return suffix[:end]
+def _right_edge(prefix: str, suffix: str) -> str:
+    """What is taken back from a suffix that does not begin at a boundary.
+
+    The rest of the word a hole stands in the middle of; else the line ends it begins with, since tokens such as `)\\n`
+    span them and a model that may not write one stops a character early.
+    """
+    if prefix and suffix and _in_word(prefix[-1]) and _in_word(suffix[0]):
+        end = next((n for n, char in enumerate(suffix[:WORD_EDGE_MAX]) if not _in_word(char)), 0)
+        return suffix[:end]
+    line_ends = len(suffix) - len(suffix.lstrip("\n"))
+    return suffix[: min(line_ends, LINE_ENDS_MAX)]
 
 
 def _in_word(char: str) -> bool:

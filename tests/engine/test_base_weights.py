@@ -442,7 +442,8 @@ def test_a_users_copy_that_is_another_file_is_refused(place: Place, tmp_path: Pa
 
 
 def test_a_users_copy_that_is_not_there_is_one_sentence(place: Place, tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.gguf", tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "absent.gguf", tmp_path, tmp_path / "pipe"):
         assert str(path) in refusal(InputFileError, lambda path=path: place.ensure(source_file=path))  # type: ignore[misc]
 
 
@@ -479,6 +480,18 @@ def test_a_damaged_conversion_without_its_source_is_one_sentence(place: Place) -
     message = refusal(WeightsCorruptError, place.ensure)
     assert f"{files.weights} is damaged" in message
     assert "tenon model fetch" in message
+
+
+def test_a_missing_tokenizer_or_sidecar_is_reported_as_itself(place: Place) -> None:
+    files = place.ensure(source_file=place.base.path)
+    place.gguf.unlink()
+    sidecar = files.weights.with_suffix(".json")
+    recorded = sidecar.read_text()
+    sidecar.write_text("[" * 5_000)
+    assert f"{sidecar} is missing or damaged, and" in refusal(WeightsCorruptError, place.ensure)
+    sidecar.write_text(recorded)
+    files.tokenizer.unlink()
+    assert f"{files.tokenizer} is missing, and" in refusal(WeightsCorruptError, place.ensure)
 
 
 def test_a_changed_byte_is_found_when_asked_for(place: Place) -> None:

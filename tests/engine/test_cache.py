@@ -12,7 +12,9 @@ IDS = st.lists(st.integers(0, 3), max_size=12)
 @given(IDS, IDS)
 def test_what_is_reused_is_exactly_the_longest_common_prefix(first: list[int], second: list[int]) -> None:
     cache = ContextCache(ToyContext)
-    cache.begin("a", first).ids.extend(first[0:])
+    context = cache.begin("a", first)
+    context.ids.extend(first)
+    cache.keep("a", context)
     kept = cache.begin("a", second).ids
     assert kept == second[: len(kept)]
     assert len(kept) == common_length(first, second)
@@ -21,8 +23,21 @@ def test_what_is_reused_is_exactly_the_longest_common_prefix(first: list[int], s
 
 def test_sessions_do_not_share_and_the_least_recently_used_is_forgotten() -> None:
     cache = ContextCache(ToyContext, sessions_max=2)
-    for session in "ab":
-        cache.begin(session, [1]).ids.append(1)
-    assert cache.begin("a", [1]).ids == [1]
-    cache.begin("c", [1])
-    assert cache.begin("b", [1]).ids == []
+
+    def use(session: str) -> list[int]:
+        context = cache.begin(session, [1])
+        found = list(context.ids)
+        context.ids[:] = [1]
+        cache.keep(session, context)
+        return found
+
+    assert [use(session) for session in "abab"] == [[], [], [1], [1]]
+    use("c")
+    assert use("b") == [1]
+    assert use("a") == []
+
+
+def test_a_context_in_use_is_not_handed_out_again() -> None:
+    cache = ContextCache(ToyContext)
+    first, second = cache.begin("a", [1]), cache.begin("a", [1])
+    assert first is not second

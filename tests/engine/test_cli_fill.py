@@ -170,11 +170,26 @@ def test_a_trace_is_written_beside_the_answer(desk: Desk) -> None:
 
 def test_a_trace_that_cannot_be_written_is_one_line(desk: Desk) -> None:
     done = desk.fill("area.py:2:5", "--trace", "none/out.html")
-    assert done.returncode == 2
-    assert (
-        done.stderr.decode()
-        == "tenon: the trace cannot be written to none/out.html: No such file or directory\n"
-    )
+    assert_refused(done, "none/out.html cannot be written: No such file or directory")
+    assert desk.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "out", "message"),
+    [
+        ("area.py:2:5", "area.py", "no HTML page"),
+        ("page.html:1:1", "./page.html", "is the file that is read"),
+        ("area.py:2:5", "model.json", "no HTML page"),
+        ("area.py:2:5", "folder", "Is a directory"),
+        ("area.py:2:5", "", "Is a directory"),
+    ],
+)
+def test_a_trace_never_overwrites_what_is_no_trace(desk: Desk, place: str, out: str, message: str) -> None:
+    desk.file("page.html", PROGRAM)
+    (desk.folder / "folder").mkdir()
+    before = {path.name: path.read_bytes() for path in desk.folder.iterdir() if path.is_file()}
+    assert_refused(desk.fill(place, "--trace", out), message)
+    assert {path.name: path.read_bytes() for path in desk.folder.iterdir() if path.is_file()} == before
 
 
 def test_an_empty_file_and_colons_in_its_name_are_fine(desk: Desk) -> None:
@@ -236,7 +251,11 @@ def test_a_file_or_place_that_cannot_be_used_is_refused_on_one_line(
         (("--max-tokens", "few"), "--max-tokens must be a whole number"),
         (("--candidates", "0"), "must be a whole number from 1, not '0'"),
         (("--deadline-ms", "-5"), "must be a whole number from 1, not '-5'"),
-        (("--temperature", "nan"), "must be a number from 0, not 'nan'"),
+        (("--temperature", "nan"), "must be 0 or a number from 0.01 to 100, not 'nan'"),
+        (("--temperature", "1e-9"), "must be 0 or a number from 0.01 to 100"),
+        (("--seed", "9223372036854775808"), "must be a whole number from 0 to 9223372036854775807"),
+        (("--sampler", "nonsense"), "unknown sampler 'nonsense'"),
+        (("--max-tokens", "\x9b\u202e\nfew"), "<U+009B><U+202E> few"),
         (("--seed", "x"), "--seed"),
         (("--json", "--show"), "not allowed with"),
         (("--colour",), "unrecognized arguments"),
@@ -301,11 +320,33 @@ def test_an_interrupt_ends_a_fill_quietly(desk: Desk) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes break in another way there")
 def test_a_reader_that_went_away_is_no_error_to_talk_about(desk: Desk) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = desk.tenon("fill", "area.py:2:5", "--model", "scripted:model.json", stdout=writer)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (141, b"")
+    for form in ((), ("--show",), ("--json",)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = desk.tenon("fill", "area.py:2:5", "--model", "scripted:model.json", *form, stdout=writer)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a shell and a device that is always full")
+@pytest.mark.parametrize(
+    ("place", "redirection", "expected"),
+    [
+        ("area.py:2:5", ">&-", (0, b"")),
+        ("area.py:2:5", "2>&-", (0, b"pi = 3.14")),
+        ("none.py:1:1", "2>&-", (2, b"")),
+        ("none.py:1:1", "2>/dev/full", (2, b"")),
+        ("", "2>/dev/full", (2, b"")),
+    ],
+)
+def test_streams_that_are_closed_or_full_change_nothing_else(
+    desk: Desk, place: str, redirection: str, expected: tuple[int, bytes]
+) -> None:
+    command = f"{sys.executable} -m tenon_engine fill {place} --model scripted:model.json {redirection}"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=desk.folder, env=desk.environ, capture_output=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (*expected, b"")
 
 
 def test_help_and_version_are_quick_to_say_and_import_no_torch(desk: Desk) -> None:

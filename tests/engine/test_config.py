@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,9 @@ def test_every_setting_can_come_from_the_file_and_from_the_environment(environ: 
         ("min_confidence = nan", "engine.min_confidence must be a number from 0 to 1"),
         ("model = 3", "engine.model must be a name, not 3"),
         ('home = ""', "engine.home must be a path"),
+        ('home = "a\\u0000b"', "engine.home must be a path"),
+        ('home = "~nosuchuser/x"', "engine.home must be a path in a home folder that exists"),
+        ('"a\\nb\\u009b" = 1', "unknown setting engine.a b<U+009B>"),
     ],
 )
 def test_a_bad_setting_in_the_file_is_named_and_its_default_runs(
@@ -78,7 +83,7 @@ def test_a_bad_setting_in_the_file_is_named_and_its_default_runs(
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("text", ["[engine", "engine = 3", "\xff"])
+@pytest.mark.parametrize("text", ["[engine", "engine = 3", "\xff", "a = " + "[" * 5_000])
 def test_a_file_that_cannot_be_understood_is_named_and_the_defaults_run(
     environ: dict[str, str], text: str
 ) -> None:
@@ -91,6 +96,22 @@ def test_a_file_that_cannot_be_understood_is_named_and_the_defaults_run(
 def test_a_folder_in_place_of_the_file_is_named(environ: dict[str, str]) -> None:
     Path(environ["TENON_CONFIG"]).mkdir()
     assert "cannot be read" in config.load(environ, {})[1][0]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such pipes")
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(environ: dict[str, str]) -> None:
+    os.mkfifo(environ["TENON_CONFIG"])
+    assert "not a regular file" in config.load(environ, {})[1][0]
+
+
+def test_a_byte_order_mark_before_the_settings_is_accepted(environ: dict[str, str]) -> None:
+    write(environ, '\ufeff[engine]\nmodel = "m"\n')
+    assert config.load(environ, {}) == (EngineConfig(model="m"), ())
+
+
+def test_a_home_folder_of_nobody_is_named(environ: dict[str, str]) -> None:
+    assert "TENON_HOME must be a path" in config.load(environ | {"TENON_HOME": "~nosuchuser/x"}, {})[1][0]
+    assert config.load({"TENON_CONFIG": "~nosuchuser/x"}, {}) == (EngineConfig(), ())
 
 
 def test_bad_and_unknown_variables_are_named(environ: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import pytest
@@ -16,7 +17,7 @@ from tenon_engine.models.toy import ToyContext, ToyNetwork
 from tenon_engine.samplers import plan_named
 from tenon_engine.tokenizer import BpeTokenizer
 from tenon_engine.window import window
-from tenon_engine.wire import FillRequest
+from tenon_engine.wire import FillRequest, FillResult
 
 pytestmark = pytest.mark.weights
 
@@ -123,3 +124,16 @@ def test_one_line_of_a_megabyte_is_cut_without_encoding_all_of_it(tokenizer: Bpe
     cut = window(tokenizer, "x" * 1_000_000, "y" * 1_000_000, prefix_tokens=100, suffix_tokens=50)
     assert len(cut.prefix_ids) <= 100
     assert len(cut.suffix_ids) <= 50
+
+
+def test_two_requests_of_one_session_at_once_do_not_disturb_each_other(
+    babbler: DiffusionModel[ToyContext],
+) -> None:
+    engine = Engine(babbler, max_tokens=6)
+    one, other = (FillRequest.single(text, ")\n", session="same") for text in ("f(a, ", "print(a.b"))
+    alone = [engine.fill(request).holes for request in (one, other)]
+    streams = [engine.stream(request) for request in (one, other)]
+    results = []
+    for events in itertools.zip_longest(*streams):
+        results += [(n, event.holes) for n, event in enumerate(events) if isinstance(event, FillResult)]
+    assert [holes for _, holes in sorted(results, key=lambda result: result[0])] == alone

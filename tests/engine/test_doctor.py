@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tenon_engine import cli
+from tenon_engine.base_fetch import OFFICIAL
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,35 @@ def test_an_unknown_model_is_a_problem(capsys: pytest.CaptureFixture[str]) -> No
     code, found = report(capsys, "--model", "gpt-9")
     assert (code, found["model"]["state"]) == (1, "unusable")
     assert "there is no model 'gpt-9'" in found["problems"][0]
+
+
+def test_an_unknown_sampler_is_a_problem(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "model.json").write_text('{"raw": "x"}')
+    monkeypatch.setenv("TENON_SAMPLER", "nonsense")
+    code, found = report(capsys, "--model", f"scripted:{tmp_path / 'model.json'}")
+    assert (code, found["ready"]) == (1, False)
+    assert "unknown sampler 'nonsense'" in found["problems"][0]
+
+
+def test_a_source_file_of_another_size_does_not_count(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "models" / "tenon-0.5b" / OFFICIAL.file_name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"GGUF")
+    code, found = report(capsys)
+    assert (code, found["model"]["state"]) == (1, "missing")
+
+
+def test_a_home_that_cannot_be_is_a_problem_that_names_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENON_HOME", f"/{'x' * 300}")
+    code, found = report(capsys)
+    assert code == 1
+    assert found["problems"][0].startswith("/xxx")
 
 
 def test_packages_and_device_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_program_is_prompt_fill_suffix_tests_and_the_call_of_check() -> None:
             "tasks.jsonl:1: the task lacks text for entry_point, prompt, suffix",
         ),
         (LINE.replace('"f"', '"os.abort()"').encode(), "tasks.jsonl:1: entry_point is not a name"),
+        (b"[" * 5_000, "tasks.jsonl:1: not JSON"),
         (b"\x1f\x8b\x08\x00", "is not UTF-8 text (byte 1)"),
     ],
 )
@@ -78,7 +80,11 @@ def test_a_gzip_file_that_is_none_or_cut_or_damaged_is_refused(tmp_path: Path) -
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputFileError, match="No such file"):
+    with pytest.raises(InputFileError, match="does not exist"):
         read_tasks(tmp_path / "absent.jsonl")
     with pytest.raises(InputFileError, match="directory"):
         read_tasks(tmp_path)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(InputFileError, match="not a regular file"):
+            read_tasks(tmp_path / "pipe")

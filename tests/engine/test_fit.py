@@ -20,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon_engine.fit import Reason, fit, shorten
+from tenon_engine.fit.brackets import closes_more
+from tenon_engine.fit.scan import find_brackets, open_quote
 
 REAL_CODE = (argparse, ast, configparser, csv, dataclasses, difflib, random, textwrap)
 HOLES_PER_FILE = 150
@@ -52,6 +54,8 @@ pieces = st.one_of(
     st.sampled_from(GAPS),
     st.text(max_size=4).map(lambda text: text.replace("\r", "")),
 )
+MARKS = ('"', "'", "`", "/", "*", "#", "=", "\\", "[", "]", "(", ")", " ", "\n", "b", "//", '"""', "/*")
+marked_texts = st.lists(st.sampled_from(MARKS), max_size=14).map("".join)
 texts = st.lists(pieces, max_size=12).map("".join)
 
 
@@ -124,6 +128,7 @@ def true_middles(module: types.ModuleType, generator: random.Random) -> Iterator
         ("x = a", "x = ", "", Reason.PREFIX_ECHO.value),
         ("a\na\na", "", "", Reason.LOOP.value),
         ("a)", "f(", ")", Reason.BRACKETS.value),
+        ("f(a", "x = ", "\n", Reason.CLOSED.value),
         (" ", "x", "y", Reason.BLANK.value),
         (
             " a)<|mask|>",
@@ -210,3 +215,70 @@ def test_whole_lines_before_an_indented_line_get_the_line_end_they_lack(
     raw: str, prefix: str, suffix: str, text: str
 ) -> None:
     assert fit(raw, prefix=prefix, suffix=suffix).text == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'json.loads("' + r"\"key\": \"value\", " * 20_000,
+        "if(a=/b[c/d)x=/e[f;" * 20_000,
+        "=/[a" * 50_000,
+        '"\\' * 100_000,
+        "'\\" * 100_000,
+        "`" * 200_001,
+        "(" * 100_000 + "]" * 100_000,
+        "'''" * 70_000 + '"',
+        " //" * 70_000,
+    ],
+    ids=lambda line: line[:12],
+)
+def test_a_line_that_goes_on_and_on_is_read_once(line: str) -> None:
+    open_quote(line)  # reading on from every quote would take minutes
+    assert closes_more(line + "\n}")
+    assert fit("a + b", prefix=line + "\nx = ", suffix="\n" + line).text == "a + b"
+
+
+@settings(max_examples=2000, deadline=None, derandomize=True, database=None)
+@given(marked_texts, marked_texts)
+def test_a_text_read_on_from_where_it_was_settled_has_the_brackets_of_the_whole(
+    first: str, second: str
+) -> None:
+    brackets, settled = find_brackets(first)
+    before = [each for each in brackets if each[0] < settled]
+    assert before + find_brackets(first + second, settled)[0] == find_brackets(first + second)[0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "prefix", "suffix", "text"),
+    [
+        ("abs(w * h", "def f(w, h):\n    return 2 * ", "\n", "abs(w * h)"),
+        ("a[f({1: b ", "x = ", "\ny = (2)\n", "a[f({1: b})]"),
+        ("g(a", "x = f(", "\n", "g(a)"),  # the outer one is not the fill's
+        ("f(a", "x = ", "\n    b)\n", "f(a"),  # closed below
+        ("f(a", "x = ", ")\n", "f(a"),  # closed behind it
+        ("1), g(a,", "x = f(", "\n    b)\n", "1), g(a,"),
+        ('f("a', "x = ", "\n", 'f("a'),
+        ("f(a  # b", "x = ", "\n", "f(a  # b"),
+        ("# see (a", "", "\n", "# see (a"),
+        ("see (a", '"""A text\n', '\n"""\n', "see (a"),
+        ("if a(b:\n    c(", "", "\n", "if a(b:\n    c("),  # where it was meant to end, nobody knows
+        ("f(a", "    x = 1\n    y = ", "\n", "f(a"),  # an excerpt: what is open further up cannot be seen
+    ],
+)
+def test_a_bracket_that_nothing_closes_is_closed_at_the_end_of_its_line(
+    raw: str, prefix: str, suffix: str, text: str
+) -> None:
+    assert fit(raw, prefix=prefix, suffix=suffix).text == text
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("<|fim_<|fim_middle|>middle|>x", ""),
+        ("a<|fim_<|b<fim_<|fim_middle|>|>|>", "a"),
+        ("f <| x<|endoftext|>", "f <| x"),
+        ("f <| x", "f <| x"),
+    ],
+)
+def test_a_control_token_begun_around_another_goes_with_it(raw: str, text: str) -> None:
+    assert fit(raw, prefix="", suffix="\n").text == text

@@ -83,7 +83,26 @@ def test_waiting_ends_with_the_deadline_or_a_cancellation(tmp_path: Path, entry:
 
 @pytest.mark.parametrize(
     "script",
-    ["", "{", "[]", "3", "[3]", '{"raw": 1}', '{"rwa": "x"}', '{"raw": "x", "hang": 1}', '{"raw": null}'],
+    [
+        *(
+            "",
+            "{",
+            "[]",
+            "3",
+            "[3]",
+            '{"raw": 1}',
+            '{"rwa": "x"}',
+            '{"raw": "x", "hang": 1}',
+            '{"raw": null}',
+        ),
+        *(
+            '{"confidence": NaN}',
+            '{"confidence": 1e999}',
+            '{"confidence": 1.5}',
+            '{"confidence": -1}',
+            "[" * 5_000,
+        ),
+    ],
 )
 def test_a_malformed_script_is_refused_in_one_line_when_it_is_loaded(tmp_path: Path, script: str) -> None:
     with pytest.raises(InputFileError) as refused:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenon_engine.commands import options
+from tenon_engine.commands import options, output
 from tenon_engine.commands.loading import load_model
 from tenon_engine.errors import BadRequestError
 
@@ -65,10 +65,9 @@ def machine() -> str:
 
 
 def _print_tables(figures: dict[str, Any], fills: Sequence[FillTimes], steps: Sequence[StepTimes]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = output.open_console()
     console.print(f"{figures['model']}, sampler {figures['sampler']}, {figures['machine']}\n")
     table = Table(title="rest-of-line fills, ms")
     for column in ("text", "fill", "context", "steps", "forwards", "tokens", "key typed", "one by one"):

@@ -12,8 +12,10 @@ import json
 import os
 import platform
 import sys
+from pathlib import Path
 
 from tenon_engine import config as configuration
+from tenon_engine import excerpt
 from tenon_engine.commands import options
 from tenon_engine.config import EngineConfig
 from tenon_engine.errors import EngineError
@@ -98,9 +100,11 @@ def _examine(config: EngineConfig, complaints: tuple[str, ...]) -> Report:
     if not missing:
         try:
             device = _device(config)
-            model = _model(config)
         except (ImportError, OSError) as error:  # a half-installed torch raises either
             problems.append(f"torch cannot be imported: {error}")
+    if device is not None:
+        model = _model(config)
+        problems += _sampler_problems(config)
     if model is not None and model.problem:
         problems.append(model.problem)
     path = configuration.config_path(os.environ)
@@ -111,11 +115,18 @@ def _examine(config: EngineConfig, complaints: tuple[str, ...]) -> Report:
         packages=packages,
         device=device,
         model=model,
-        config=f"{path}{'' if path.exists() else ' (not there: defaults)'}",
+        config=f"{path}{'' if _exists(path) else ' (not there: defaults)'}",
         complaints=complaints,
         engine=ENGINE,
         problems=tuple(problems),
     )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # such as a name that is too long
+        return False
 
 
 def _version_of(package: str) -> str | None:
@@ -132,13 +143,26 @@ def _device(config: EngineConfig) -> Device:
     return Device("cpu", config.threads or torch.get_num_threads(), tuple(features))
 
 
-def _model(config: EngineConfig) -> ModelState:
-    if config.model == registry.EMBEDDED:
-        return _embedded(config)
+def _sampler_problems(config: EngineConfig) -> list[str]:
+    from tenon_engine.samplers import plan_named
+
     try:
+        plan_named(config.sampler)
+    except EngineError as error:
+        return [str(error)]
+    return []
+
+
+def _model(config: EngineConfig) -> ModelState:
+    try:
+        if config.model == registry.EMBEDDED:
+            return _embedded(config)
         registry.load(config.model, config)  # a scripted model costs nothing, another is refused
     except EngineError as error:
         return ModelState(config.model, "", "unusable", str(error))
+    except OSError as error:
+        problem = f"{error.filename or config.home} cannot be used: {error.strerror or error}"
+        return ModelState(config.model, "", "unusable", problem)
     return ModelState(config.model, config.model.removeprefix(registry.SCRIPTED_PREFIX), "scripted")
 
 
@@ -174,4 +198,4 @@ def _lines(report: Report) -> list[str]:
     rows.append(("engine", report.engine))
     rows += [("problem", problem) for problem in report.problems]
     rows.append(("result", "a fill would not work" if report.problems else "a fill would work"))
-    return [f"{name + ':' if name else '':<10}{value}" for name, value in rows]
+    return [f"{name + ':' if name else '':<10}{excerpt.one_line(value)}" for name, value in rows]

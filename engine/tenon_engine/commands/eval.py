@@ -9,10 +9,11 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tenon_engine.commands import options
+from tenon_engine.commands import options, output
 from tenon_engine.commands.loading import load_engine
 from tenon_engine.errors import StorageError
 from tenon_engine.evaluation.infilling import Outcome, Summary, evaluate, summarise, summary_row
@@ -42,8 +43,10 @@ def _run_infilling(arguments: argparse.Namespace) -> int:
     config = options.read_config(arguments)
     tasks = read_tasks(arguments.data)[:: arguments.every][: arguments.limit]
     outcomes: list[Outcome] = []
+    if arguments.out is not None:
+        output.check_file(arguments.out, source=arguments.data)
+    engine = load_engine(config)
     with _open_log(arguments.out) as write_row:
-        engine = load_engine(config)
         try:
             with _open_progress(len(tasks)) as show:
                 for outcome in evaluate(engine, tasks, one_line=config.sampler == "base"):
@@ -72,7 +75,10 @@ def _open_log(path: Path | None) -> Iterator[Callable[[dict[str, object]], None]
 
 @contextlib.contextmanager
 def _open_progress(task_count: int) -> Iterator[Callable[[Sequence[Outcome]], None]]:
-    """A bar on stderr with the figures so far, and the function that moves it."""
+    """A bar with the figures so far, where stderr is a terminal, and the function that moves it."""
+    if not sys.stderr.isatty():
+        yield lambda outcomes: None
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -100,10 +106,9 @@ def _print_summary(summary: Summary, *, sampler: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(row))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(show_header=False)
     for name, value in row.items():
         table.add_row(name.replace("_", " "), str(value))
-    Console().print(table)
+    output.open_console().print(table)

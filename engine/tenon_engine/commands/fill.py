@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenon_engine import source_file
-from tenon_engine.commands import options
+from tenon_engine.commands import options, output
 from tenon_engine.commands.loading import load_engine
 from tenon_engine.source_file import SourceFile
 from tenon_engine.wire import FillRequest, FillResult, FillStep
@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--candidates", metavar="N", type=options.count, default=1, help="how many alternatives"
     )
     parser.add_argument("--deadline-ms", metavar="N", type=options.count, help="answer within this time")
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="makes sampling repeatable")
+    parser.add_argument("--seed", metavar="N", type=options.seed, default=0, help="makes sampling repeatable")
     parser.add_argument(
         "--temperature", metavar="T", type=options.temperature, default=0.0, help="0 (default) is greedy"
     )
@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     source = source_file.read(place.path)
     offset = source_file.offset_of(source, place.line, place.column)
     request = _request(arguments, source, offset)
+    if arguments.trace is not None:
+        output.check_page(arguments.trace, source=place.path)
     steps, result = _fill(load_engine(config), request)
     _print(arguments, source, offset, result)
     if arguments.trace is not None:
@@ -101,11 +103,9 @@ def _print(arguments: argparse.Namespace, source: SourceFile, offset: int, resul
     if arguments.json:
         print(json.dumps(_as_json(source, offset, result), ensure_ascii=False))
     elif hole.text and arguments.show:
-        from rich.console import Console
-
         from tenon_engine.commands.show import show
 
-        show(Console(), str(source.path), source.text[:offset], source.text[offset:], result)
+        show(output.open_console(), str(source.path), source.text[:offset], source.text[offset:], result)
     elif hole.text:
         print(hole.text, end="\n" if sys.stdout.isatty() else "")
     if not hole.text:

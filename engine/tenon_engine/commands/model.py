@@ -12,7 +12,7 @@ from tenon_engine import base_weights
 from tenon_engine.base_convert import Dtype
 from tenon_engine.base_fetch import OFFICIAL, BaseSource
 from tenon_engine.commands import options
-from tenon_engine.commands.loading import progress_bars
+from tenon_engine.commands.loading import progress_lines
 from tenon_engine.errors import WeightsMissingError
 
 
@@ -58,7 +58,7 @@ def run_fetch(arguments: argparse.Namespace, source: BaseSource = OFFICIAL) -> i
 
     config = options.read_config(arguments)
     dtype = best_dtype()
-    with progress_bars() as progress:
+    with progress_lines() as progress:
         base_weights.discard_changed(config.home, dtype=dtype, progress=progress, source=source)
         files = base_weights.ensure(
             config.home,

@@ -10,6 +10,8 @@ import sys
 from tenon_engine import config as configuration
 from tenon_engine.config import EngineConfig
 
+TEMPERATURE_MIN, TEMPERATURE_MAX = 0.01, 100.0  # beside 0; outside, arithmetic degenerates
+SEED_MAX = 2**63 - 1  # what a generator takes
 CONFIG_OPTIONS = ("model", "max_tokens", "sampler")
 
 
@@ -42,12 +44,20 @@ def count(text: str) -> int:
     return int(text)
 
 
+def seed(text: str) -> int:
+    """argparse type: a whole number that a random generator takes."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= SEED_MAX):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to {SEED_MAX}, not {text!r}")
+    return int(text)
+
+
 def temperature(text: str) -> float:
-    """argparse type: a finite number from 0."""
+    """argparse type: 0, or a number that probabilities can be raised to."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"must be a number from 0, not {text!r}")
+    if value != 0 and not TEMPERATURE_MIN <= value <= TEMPERATURE_MAX:
+        limits = f"{TEMPERATURE_MIN:g} to {TEMPERATURE_MAX:g}"
+        raise argparse.ArgumentTypeError(f"must be 0 or a number from {limits}, not {text!r}")
     return value

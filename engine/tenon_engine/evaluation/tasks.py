@@ -11,6 +11,7 @@ import json
 import zlib
 from pathlib import Path
 
+from tenon_engine import source_file
 from tenon_engine.errors import InputFileError
 
 
@@ -42,8 +43,8 @@ def read_tasks(path: Path) -> tuple[Task, ...]:
 
 
 def _read_text(path: Path) -> str:
+    content = source_file.read_bytes(path)
     try:
-        content = path.read_bytes()
         return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputFileError(f"{path} is not UTF-8 text (byte {error.start})") from error
@@ -56,7 +57,7 @@ def _read_text(path: Path) -> str:
 def _parse_task(line: str, place: str) -> Task:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputFileError(f"{place}: not JSON ({error})") from error
     if not isinstance(row, dict):
         raise InputFileError(f"{place}: a task is a JSON object")

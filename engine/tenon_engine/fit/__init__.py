@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tenon_engine.fit.brackets import cut_unneeded_closers, shorten
+from tenon_engine.fit.brackets import close_brackets, cut_unneeded_closers, shorten
 from tenon_engine.fit.control import cut_control
 from tenon_engine.fit.echo import cut_loop, cut_prefix_echo, cut_suffix_echo
 from tenon_engine.fit.fitted import Fitted, Reason
@@ -28,8 +28,8 @@ def fit(raw: str, *, prefix: str, suffix: str) -> Fitted:
     place = Place.between(prefix, suffix)
     reasons: set[Reason] = set()
     text = _apply(raw, place, _ONCE, reasons)
-    while (shorter := _apply(text, place, _REPEATED, reasons)) != text:
-        text = shorter
+    while (changed := _apply(text, place, _REPEATED, reasons)) != text:
+        text = changed
     text = _apply(text, place, _LAST, reasons)
     if not text.strip():
         if text or not raw:
@@ -56,5 +56,6 @@ _REPEATED: tuple[tuple[Rule, Reason], ...] = (
     (cut_prefix_echo, Reason.PREFIX_ECHO),
     (cut_loop, Reason.LOOP),
     (cut_unneeded_closers, Reason.BRACKETS),
+    (close_brackets, Reason.CLOSED),
 )
 _LAST: tuple[tuple[Rule, Reason], ...] = ((lambda text, place: place.end_line(text), Reason.LINE_END),)

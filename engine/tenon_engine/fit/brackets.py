@@ -1,26 +1,34 @@
 """Brackets: a fill closes what it opens, and nothing that the text after it closes already.
 
-Reads brackets without knowing the language: strings and comments are skipped as far as most languages agree,
-and where the surroundings do not add up only the hole's own line counts.
+Reads brackets without knowing the language, and where the surroundings do not add up only the hole's own line
+counts.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable
 
 from tenon_engine.fit.place import Place
+from tenon_engine.fit.scan import Brackets, find_brackets, open_quote
 
 _OPENER = {")": "(", "]": "[", "}": "{"}
-_DOUBLE, _SINGLE, _BACKTICK = r'"(?:\\.|[^"\\\n])*"', r"'(?:\\.|[^'\\\n])*'", r"`[^`\n]*`"
-_SINGLE_START = r"(?<![\w&<])[rbfuRBFU]{0,2}"  # no apostrophe and no lifetime follows: don't, &'a
-_STRING = re.compile(rf"{_DOUBLE}|{_SINGLE_START}{_SINGLE}|{_BACKTICK}")
-_BLOCK = re.compile(r'"""[\s\S]*?(?:"""|\Z)|\'\'\'[\s\S]*?(?:\'\'\'|\Z)|/\*[\s\S]*?(?:\*/|\Z)')
-_COMMENT = r"(?:(?<=\s)|^)\#\s.*|^[ \t]*//.*"
-_REGEX = r"(?:(?<=[(=,:!&|?])|(?<=[(=,:!&|?] ))/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n\[])+/"
-_TOKEN = re.compile(rf"{_BLOCK.pattern}|{_STRING.pattern}|{_COMMENT}|{_REGEX}|[()\[\]{{}}]", re.MULTILINE)
-_QUOTE = re.compile(rf"[\"`]|{_SINGLE_START}'")
+_CLOSER = {opener: closer for closer, opener in _OPENER.items()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Matched:
+    """Openers that nothing closes, how many an outer closer ended, and places of closers without opener."""
+
+    opened: Brackets
+    passed_over: int
+    strays: list[int]
+
+    @property
+    def unclosed_count(self) -> int:
+        return len(self.opened) + self.passed_over
 
 
 def cut_unneeded_closers(text: str, place: Place) -> str:
@@ -28,33 +36,41 @@ def cut_unneeded_closers(text: str, place: Place) -> str:
     quote = open_quote(place.before)
     if quote and place.tail.startswith(quote) and text.endswith(quote) and _odd(text, quote):
         return text[:-1]
-    closers = [position for position, bracket in _brackets(text) if bracket in _OPENER]
+    closers = [position for position, bracket in find_brackets(text)[0] if bracket in _OPENER]
     if not closers:
         return text
-    whole = place.starts_document and not closes_more(place.left + place.right)
-    reach = place if whole else dataclasses.replace(place, left=place.before, right=place.tail)
-    without = _strays("", reach)[1]
+    frame, without = _surroundings(place.left, place.right)
+    whole = place.starts_document and not without.strays
+    if not whole:
+        frame, without = _surroundings(place.before, place.tail)
     for end in [len(text), *reversed(closers)]:
-        inside, after = _strays(text[:end], reach)
-        if after <= without and not (whole and inside):
+        inside, after = frame.strays(text[:end])
+        if after <= len(without.strays) and not (whole and inside):
             break
     return text if end == len(text) else _trim(text[:end], place)
 
 
+def close_brackets(text: str, place: Place) -> str:
+    """A one-line `text` at a line's end, with the closers that it lacks and nothing after it has."""
+    opened = [] if place.tail.strip() or "\n" in text else _match(find_brackets(text)[0]).opened
+    if not opened or not place.starts_document or open_quote(place.before + text):
+        return text
+    frame, without = _surroundings(place.left, place.right)
+    closed = text.rstrip() + "".join(_CLOSER[bracket] for _, bracket in reversed(opened))
+    if without.strays or frame.match(text).unclosed_count <= without.unclosed_count:
+        return text
+    mended = frame.match(closed)
+    return text if mended.strays or mended.unclosed_count > without.unclosed_count else closed
+
+
 def leaves_open(text: str) -> bool:
     """Whether `text` opens a bracket that it does not close."""
-    return bool(_match(_brackets(text))[0])
+    return bool(_match(find_brackets(text)[0]).opened)
 
 
 def closes_more(text: str) -> bool:
     """Whether `text` closes a bracket that it did not open."""
-    return bool(_match(_brackets(text))[1])
-
-
-def open_quote(line: str) -> str:
-    """The quote of the string in which `line` ends, '' when it ends in none."""
-    found = _QUOTE.search(_STRING.sub("", line))
-    return found.group()[-1] if found else ""
+    return bool(_match(find_brackets(text)[0]).strays)
 
 
 def shorten(text: str, *, prefix: str, suffix: str) -> str:
@@ -65,7 +81,7 @@ def shorten(text: str, *, prefix: str, suffix: str) -> str:
     place = Place.between(prefix, suffix)
     if blank_line := re.search(r"(?<=\S)[ \t]*\n[ \t]*\n", text):
         text = text[: blank_line.start() + 1]
-    ends = [position + 1 for position, bracket in _brackets(text) if bracket in _OPENER]
+    ends = [position + 1 for position, bracket in find_brackets(text)[0] if bracket in _OPENER]
     if not place.tail.strip():
         ends += [found.start() for found in re.finditer(r"\n", text)]
     elif not place.before:
@@ -77,31 +93,65 @@ def shorten(text: str, *, prefix: str, suffix: str) -> str:
     return ""
 
 
-def _brackets(text: str) -> list[tuple[int, str]]:
-    return [(found.start(), found.group()) for found in _TOKEN.finditer(text) if len(found.group()) == 1]
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Frame:
+    """What stands around a fill, its brackets read once for every fill that is tried."""
+
+    left: str
+    settled: int  # up to where no fill changes what is read of `left`
+    left_brackets: Brackets  # up to there
+    tail: str  # with its line end
+    below: str
+    below_brackets: Brackets
+
+    def match(self, text: str) -> _Matched:
+        """The brackets of all three together."""
+        line = self.left + text + self.tail
+        brackets, settled = find_brackets(line, self.settled)
+        if settled < len(line) and self.below:  # a block of text goes on below
+            brackets = find_brackets(line + self.below, self.settled)[0]
+            return _match([*self.left_brackets, *brackets])
+        below = ((len(line) + position, bracket) for position, bracket in self.below_brackets)
+        return _match([*self.left_brackets, *brackets, *below])
+
+    def strays(self, text: str) -> tuple[int, int]:
+        """How many closers inside `text`, and how many after it, find nothing to close where they stand."""
+        start, end = len(self.left), len(self.left) + len(text)
+        strays = self.match(text).strays
+        return sum(start <= position < end for position in strays), sum(
+            position >= end for position in strays
+        )
 
 
-def _strays(text: str, place: Place) -> tuple[int, int]:
-    """How many closers inside `text`, and how many after it, find nothing to close where they stand."""
-    start, end = len(place.left), len(place.left) + len(text)
-    _, strays = _match(_brackets(place.left + text + place.right))
-    return sum(start <= position < end for position in strays), sum(position >= end for position in strays)
+@functools.lru_cache(maxsize=2)  # the rules ask in turn, and all candidates stand in the same place
+def _surroundings(left: str, right: str) -> tuple[_Frame, _Matched]:
+    """The frame between `left` and `right`, and how its brackets match when nothing is filled in."""
+    brackets, settled = find_brackets(left)
+    tail, line_end, below = right.partition("\n")
+    before = [each for each in brackets if each[0] < settled]
+    frame = _Frame(left, settled, before, tail + line_end, below, find_brackets(below)[0])
+    return frame, frame.match("")
 
 
-def _match(brackets: Iterable[tuple[int, str]]) -> tuple[list[str], list[int]]:
-    """Openers never closed, and places of closers without opener; a closer also ends unclosed inner ones."""
-    opened: list[str] = []
+def _match(brackets: Iterable[tuple[int, str]]) -> _Matched:
+    """Pairs `brackets`; a closer also ends unclosed inner ones."""
+    opened: Brackets = []
+    counts = dict.fromkeys(_CLOSER, 0)
+    passed_over = 0
     strays: list[int] = []
     for position, bracket in brackets:
         opener = _OPENER.get(bracket)
         if opener is None:
-            opened.append(bracket)
-        elif opener in opened:
-            while opened.pop() != opener:
-                pass
+            opened.append((position, bracket))
+            counts[bracket] += 1
+        elif counts[opener]:
+            while (inner := opened.pop()[1]) != opener:
+                counts[inner] -= 1
+                passed_over += 1
+            counts[opener] -= 1
         else:
             strays.append(position)
-    return opened, strays
+    return _Matched(opened, passed_over, strays)
 
 
 def _odd(text: str, quote: str) -> bool:

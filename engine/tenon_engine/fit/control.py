@@ -9,9 +9,13 @@ _CONTROL = re.compile(
     r"|<fim_\w+>"
     r"|[\x00\ufffd\ud800-\udfff]"  # broken bytes: no encoding brings them back
 )
+_BEGUN = re.compile(r"<(?:[|\uff5c][\w\u2581]*|fim_\w*)\Z")  # the outer one of nested control tokens
 
 
 def cut_control(text: str) -> str:
-    """`text` up to its first control token."""
+    """`text` up to its first control token, and up to what was begun of one right before it."""
     found = _CONTROL.search(text)
-    return text[: found.start()] if found else text
+    while found:
+        text = text[: found.start()]
+        found = _BEGUN.search(text)
+    return text

@@ -15,6 +15,7 @@ class Reason(enum.Enum):
     PREFIX_ECHO = "repeats what stands before"
     LOOP = "repeats itself"
     BRACKETS = "unneeded bracket"
+    CLOSED = "bracket closed"
     LINE_END = "line end added"
     BLANK = "blank"
 

@@ -29,6 +29,10 @@ NAME = "tenon-0.5b"
 ADAPTER_PATH = Path(__file__).parent.parent / "weights" / "adapter.safetensors"
 SPECIAL = SpecialIds(prefix=151659, middle=151660, suffix=151661, file=151664, end=151643)
 REMEDY = "run `tenon model fetch` again"
+PREFIX_TOKENS_MAX, SUFFIX_TOKENS_MAX = (
+    4096,
+    1024,
+)  # with extra files and a canvas, within the positions there are
 OPEN_RANKS, DECIDED_RANKS = 48, 16
 MODULES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -54,7 +58,11 @@ def load_embedded(config: EngineConfig, progress: Progress = silent) -> Diffusio
         tokenizer=load_tokenizer(files),
         special=SPECIAL,
         plan=plan,
-        limits=Limits(config.prefix_tokens, config.suffix_tokens, config.path_header),
+        limits=Limits(
+            prefix_tokens=min(config.prefix_tokens, PREFIX_TOKENS_MAX),
+            suffix_tokens=min(config.suffix_tokens, SUFFIX_TOKENS_MAX),
+            path_header=config.path_header,
+        ),
     )
 
 

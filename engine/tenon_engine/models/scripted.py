@@ -100,7 +100,7 @@ def _read(path: Path) -> list[Entry]:
         script = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputFileError(f"the script {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # bad JSON and bad UTF-8 alike
+    except (ValueError, RecursionError) as error:  # bad JSON, bad UTF-8, nesting without end
         raise InputFileError(f"the script {path} is not valid JSON: {error}") from error
     entries = script if isinstance(script, list) else [script]
     if not entries:
@@ -114,7 +114,10 @@ def _entry(script: Any, path: Path) -> Entry:
     wrong = [key for key, value in script.items() if not isinstance(value, _KINDS.get(key, ()))]
     if wrong:
         raise InputFileError(f"the script {path} has an unknown key or a wrong value at {wrong[0]!r}")
-    return Entry(**{"raw": "", **script})
+    entry = Entry(**{"raw": "", **script})
+    if not 0 <= entry.confidence <= 1:
+        raise InputFileError(f"the script {path} has a confidence outside 0 to 1: {entry.confidence}")
+    return entry
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
