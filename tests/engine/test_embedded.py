@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import inspect
 import json
+import json.decoder
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +16,10 @@ import torch
 from safetensors import safe_open
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from tenon_engine import base_weights, config, diffusion, window
+from tenon_engine import base_weights, config
 from tenon_engine.diffusion import DiffusionModel
 from tenon_engine.models.base import Draft, HoleRequest, Proposal
-from tenon_engine.models.embedded import best_dtype
+from tenon_engine.models.embedded import SPECIAL, best_dtype
 from tenon_engine.models.qwen2 import KeyValues
 from tenon_engine.samplers import plan_named
 from tenon_engine.view import OPEN, START, View
@@ -87,31 +90,33 @@ def test_the_golden_values_are_met(embedded: Embedded) -> None:
 
 
 def test_the_base_agrees_with_transformers_on_real_code(embedded: Embedded) -> None:
-    text = "".join(inspect.getsource(module) for module in (diffusion, window, config))
+    text = "".join(inspect.getsource(module) for module in (textwrap, heapq, json.decoder))
     ids = embedded.tokenizer.encode(text)[:2000]
-    want = reference_choices(ids)
+    want = reference_logits(ids)
     context, got = embedded.network.new_context(), []
     for start in range(0, len(ids), 250):
         part = ids[start : start + 250]
-        size = len(part)
         view = View(
             reads=tuple(part),
-            places=tuple(range(size)),
-            sees=np.tri(size, dtype=np.bool_),
+            places=tuple(range(len(part))),
+            sees=np.tri(len(part), dtype=np.bool_),
             kept=0,
             keepable=0,
-            scored=tuple(range(size)),
-            constraints=(None,) * size,
+            scored=tuple(range(len(part))),
+            constraints=(None,) * len(part),
             adapted=False,
         )
         got += embedded.network.forward([(context, view)])[0].argmax(-1).tolist()
         embedded.network.extend(context, part)
+    # Two choices closer than two steps of bf16 at these logits (16 to 32) are a matter of how a CPU sums.
+    behind = want.max(-1).values - want[torch.arange(len(ids)), torch.tensor(got)]
     assert len(ids) == 2000
-    assert sum(a == b for a, b in zip(got, want, strict=True)) >= 0.99 * len(ids)
+    assert int((behind == 0).sum()) >= 0.985 * len(ids)
+    assert int((behind <= 0.25).sum()) >= 0.995 * len(ids)
 
 
-def reference_choices(ids: list[int]) -> list[int]:
-    """What transformers' Qwen2 predicts with the same base weights."""
+def reference_logits(ids: list[int]) -> torch.Tensor:
+    """Logits of transformers' Qwen2 with the same base weights, f32 [ids, ids that may be predicted]."""
     files = base_weights.locate(config.load({}, {})[0].home, dtype=best_dtype())
     assert files is not None
     with safe_open(files.weights, "pt") as file:
@@ -151,8 +156,8 @@ def reference_choices(ids: list[int]) -> list[int]:
         reference.load_state_dict(state, strict=False)
         reference.tie_weights()
         with torch.inference_mode():
-            chosen: list[int] = reference(torch.tensor([ids])).logits[0, :, :MASK_ID].argmax(-1).tolist()
-        return chosen
+            logits: torch.Tensor = reference(torch.tensor([ids])).logits[0, :, : SPECIAL.end + 1]
+        return logits.float()
 
 
 def test_a_context_kept_between_keystrokes_gives_the_fill_of_a_new_one(embedded: Embedded) -> None:
