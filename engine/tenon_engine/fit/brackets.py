@@ -51,8 +51,12 @@ def cut_unneeded_closers(text: str, place: Place) -> str:
 
 
 def close_brackets(text: str, place: Place) -> str:
-    """A one-line `text` at a line's end, with the closers that it lacks and nothing after it has."""
-    opened = [] if place.tail.strip() or "\n" in text else _match(find_brackets(text)[0]).opened
+    """A one-line `text` at a line's end, with the closers that it lacks and nothing after it has.
+
+    A text that ends with an opener opens a block, which is not this line's to close.
+    """
+    ends_inside = "\n" not in text and not text.rstrip().endswith(tuple(_CLOSER))
+    opened = _match(find_brackets(text)[0]).opened if ends_inside and not place.tail.strip() else []
     if not opened or not place.starts_document or open_quote(place.before + text):
         return text
     frame, without = _surroundings(place.left, place.right)
