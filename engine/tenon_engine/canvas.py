@@ -12,7 +12,7 @@ class Canvas:
     """`size` slots, all open at first.
 
     Invariants: a decided slot keeps its id for good; provisional slots form one run that starts at the frontier;
-    once everything before the first END is decided, the slots from END on are gone (end-fill, DESIGN 3.3).
+    once everything before the first END is decided, the slots from END on are gone (end-fill).
     """
 
     def __init__(self, size: int, *, end_id: int) -> None:

@@ -17,15 +17,17 @@ CONFIG_OPTIONS = ("model", "max_tokens", "sampler")
 
 def add_model_option(parser: argparse.ArgumentParser) -> None:
     """`--model`, by name."""
-    parser.add_argument(
-        "--model", metavar="M", help="tenon-0.5b (default), a hub id, a local path, or scripted:FILE"
-    )
+    parser.add_argument("--model", metavar="M", help="tenon-0.5b (default) or scripted:FILE")
 
 
 def add_canvas_options(parser: argparse.ArgumentParser) -> None:
     """`--max-tokens` and `--sampler`."""
     parser.add_argument("--max-tokens", metavar="N", help="canvas slots of the hole")
-    parser.add_argument("--sampler", metavar="NAME", help="which slots are accepted at each denoising step")
+    parser.add_argument(
+        "--sampler",
+        metavar="NAME",
+        help="confirm (default), left, frontier:W:T, threshold:T, … (README, Settings)",
+    )
 
 
 def read_config(arguments: argparse.Namespace) -> EngineConfig:
