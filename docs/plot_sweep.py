@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from matplotlib import pyplot as plt
 FOLDER = Path(__file__).parent
 INK, MUTED, LINE, ACCENT = "#1f2328", "#6e7781", "#d8dee4", "#0b6e99"
 PLACES = [(dx, dy, side) for dy in (0, 9, -9, 18, -18, 27, -27) for dx, side in ((7, "left"), (-7, "right"))]
+SAMPLERS_MIN = 3  # fewer make no picture
 MEASURES = {"pass@1": "pass@1", "exact_match": "exact match"}
 
 
 def main() -> None:
     """Write one row of panels per set of tasks, one panel per measure."""
     rows: list[dict[str, Any]] = json.loads((FOLDER / "sweep.json").read_text(encoding="utf-8"))
-    task_sets = sorted({(row["data"], -row["n"]) for row in rows}, reverse=True)
+    counts = Counter((row["data"], -row["n"]) for row in rows)
+    task_sets = sorted((key for key, count in counts.items() if count >= SAMPLERS_MIN), reverse=True)
     style = {
         "font.family": "DejaVu Sans",
         "font.size": 9,
