@@ -15,9 +15,15 @@ DEFAULT_MAX_TOKENS = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hole:
-    """A place to fill; `max_tokens` is the size of its canvas, `None` for the engine's default."""
+    """A place to fill; `max_tokens` is the size of its canvas, `None` for what suits (the engine's default).
+
+    `text` is what stands there now: a rewrite (`strength` 1, every slot open) or a refinement (`strength` below 1,
+    only that share of its tokens is opened again, the least certain ones; the others are locked).
+    """
 
     max_tokens: int | None = None
+    text: str = ""
+    strength: float = 1.0
 
 
 Segment = str | Hole

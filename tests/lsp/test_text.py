@@ -1,4 +1,4 @@
-"""Positions: every unit, every line end, and what happens outside the text."""
+"""Text: every unit, every line end, what happens outside the text, and edits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon_lsp.positions import Encoding, Position, offset_at, position_at
+from tenon_lsp.positions import Encoding, Position
+from tenon_lsp.text import Text
 
 ENCODINGS = list(Encoding)
 PIECES = ["a", "é", "e\u0301", "🚀", "👩‍🚀", "汉", "\t", "\u2028", "\x0b", "\n", "\r", "\r\n", "\ufeff"]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.characters(exclude_categories=["Cs"])).map("".join)
+
+
+def offset_at(text: str, position: Position, encoding: Encoding) -> int:
+    return Text.of(text).offset(position, encoding)
+
+
+def position_at(text: str, offset: int, encoding: Encoding) -> Position:
+    return Text.of(text).position(offset, encoding)
 
 
 def units(text: str, encoding: Encoding) -> int:
@@ -104,3 +113,23 @@ def test_an_offset_outside_the_text_is_its_nearer_end() -> None:
 
 def test_other_separators_do_not_end_a_line() -> None:
     assert position_at("a\x0bb\u2028c\x85d", 7, Encoding.UTF_16) == Position(0, 7)
+
+
+LINE_PIECES = ["a", "é", "🚀", "\n", "\r", "\r\n", "\n\r", "ab\n", "\r\r\n"]
+
+
+@given(
+    st.lists(st.sampled_from(LINE_PIECES)).map("".join),
+    st.lists(
+        st.tuples(st.integers(0, 40), st.integers(0, 6), st.lists(st.sampled_from(LINE_PIECES)).map("".join))
+    ),
+)
+def test_an_edited_text_is_indexed_as_if_it_was_read_anew(
+    source: str, edits: list[tuple[int, int, str]]
+) -> None:
+    text = Text.of(source)
+    for start, length, new in edits:
+        start = min(start, len(text.source))
+        end = min(start + length, len(text.source))
+        text = text.edited(start, end, new)
+        assert text == Text.of(text.source)
