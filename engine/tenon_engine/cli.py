@@ -24,7 +24,10 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141
 
-COMMANDS = ("fill", "model", "eval", "bench", "doctor")
+COMMANDS = (  # by name alone: neither the engine nor the server is imported for the other's commands
+    "tenon_lsp.command",
+    *(f"tenon_engine.commands.{name}" for name in ("fill", "model", "eval", "bench", "doctor")),
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -82,7 +85,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        importlib.import_module(f"tenon_engine.commands.{name}").add_parser(subparsers)
+        importlib.import_module(name).add_parser(subparsers)
     return parser
 
 

@@ -68,10 +68,7 @@ def denoise(network: Network[C], plan: Plan, tracks: Sequence[Track[C]]) -> Gene
                 temperature=track.temperature,
                 generator=track.generator,
             )
-            if not bool(prediction.probability.isfinite().all()):
-                raise ModelFailedError(
-                    "the model's numbers are not finite; its weights or this device are at fault"
-                )
+            require_finite(prediction.probability)
             plan.decide(track.row, view, prediction)
         step += 1
         yield step
@@ -89,3 +86,9 @@ def constrain(logits: Tensor, constraints: Sequence[Constraint | None]) -> None:
             row[ids] = allowed
         if constraint.never is not None:
             row[constraint.never] = -torch.inf
+
+
+def require_finite(probability: Tensor) -> None:
+    """A ModelFailedError for numbers that mean nothing."""
+    if not bool(probability.isfinite().all()):
+        raise ModelFailedError("the model's numbers are not finite; its weights or this device are at fault")

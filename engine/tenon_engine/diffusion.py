@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 import torch
@@ -17,16 +18,26 @@ from tenon_engine.cache import Context, ContextCache
 from tenon_engine.canvas import Canvas
 from tenon_engine.denoise import Network, Track, denoise
 from tenon_engine.edges import Edges
-from tenon_engine.models.base import Draft, HoleRequest, Proposal, StopCheck
+from tenon_engine.models.base import (
+    ContextBudget,
+    Draft,
+    HoleRequest,
+    Proposal,
+    Scores,
+    StopCheck,
+    TokenScore,
+)
 from tenon_engine.plan import Plan, Row
+from tenon_engine.scoring import score_text, token_spans
 from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.window import Window, window
 from tenon_engine.wire import Cost, Slot, SlotState
 
 PATH_CHARACTERS = 200
-EXTRA_TOKENS = 1024  # of all extra files together
+EXTRA_TOKENS = 1024  # of all extra files together, at most
 EXTRA_CHARACTERS = 8192
 ENCODE_CHUNK_TOKENS = 128  # between two chunks of a context, stop() is asked
+SECTION_TOKENS = 512  # of a text that is scored in one canvas
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,15 +80,25 @@ class CausalNetwork(Network[C], Protocol[C]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a document a context may hold."""
+    """How much of a document a context may hold, and how much of other files is worth the time to read it."""
 
     prefix_tokens: int
     suffix_tokens: int
     path_header: bool
+    extra_tokens: int = EXTRA_TOKENS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Stand(Generic[C]):
+    """Where a canvas stands: its window, the encoded context, and what that cost."""
+
+    cut: Window
+    context: C
+    cost: Cost
 
 
 class DiffusionModel(Generic[C]):
-    """A network, its vocabulary and a plan: everything `propose` needs."""
+    """A network, its vocabulary and a plan: everything `propose` and `score` need."""
 
     def __init__(
         self,
@@ -90,6 +111,7 @@ class DiffusionModel(Generic[C]):
         limits: Limits,
     ) -> None:
         self.name = name
+        self.budget = ContextBudget(limits.prefix_tokens, limits.suffix_tokens, limits.extra_tokens)
         self.network = network
         self.tokenizer = tokenizer
         self._special = special
@@ -105,6 +127,51 @@ class DiffusionModel(Generic[C]):
 
     def propose(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:
         """Denoise one hole; a Proposal per step, the last one is the answer."""
+        with self._standing(hole, stop, defer=hole.candidates == 1) as stand:
+            if stand is None:
+                return
+            encoded = time.perf_counter()
+            tracks = self._tracks(hole, stand.cut, stand.context)
+            for step in denoise(self.network, self._plan, tracks):
+                yield Proposal(
+                    drafts=tuple(_draft(track) for track in tracks),
+                    slots=self._slots(tracks[0].row.canvas, stand.cut.left),
+                    cost=dataclasses.replace(
+                        stand.cost,
+                        forwards=step,
+                        tokens=sum(track.row.canvas.decided_count for track in tracks),
+                        denoise_ms=(time.perf_counter() - encoded) * 1e3,
+                    ),
+                )
+                if stop():
+                    return
+
+    def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
+        """How sure the model is of `text`; a long one in sections, each a hole between what stands beside it."""
+        text = _encodable(text)
+        ids = self.tokenizer.encode(text)
+        tokens: list[TokenScore] = []
+        cost = Cost()
+        start = 0
+        for end in self._section_ends(text, ids):
+            part = dataclasses.replace(
+                hole, prefix=hole.prefix + text[:start], suffix=text[end:] + hole.suffix
+            )
+            scores = self._score_section(part, text[start:end], stop, ends=end == len(text))
+            tokens += [TokenScore(start + t.start, start + t.end, t.probability) for t in scores.tokens]
+            cost += scores.cost
+            if not scores.finished:
+                return Scores(tuple(tokens), cost, finished=False)
+            start = end
+        return Scores(tuple(tokens), cost, finished=True)
+
+    def count_tokens(self, text: str) -> int:
+        """How many slots `text` takes."""
+        return len(self.tokenizer.encode(_encodable(text)))
+
+    @contextmanager
+    def _standing(self, hole: HoleRequest, stop: StopCheck, *, defer: bool) -> Iterator[_Stand[C] | None]:
+        """The hole's window and its context, the session's own while this is entered; None when stopped."""
         started = time.perf_counter()
         limits = self._limits
         cut = window(
@@ -118,30 +185,17 @@ class DiffusionModel(Generic[C]):
         context = self._contexts.begin(hole.session, ids)
         reused = len(context.ids)
         try:
-            if not self._encode(context, ids[reused:], hole, stop):
+            if not self._encode(context, ids[reused:], stop, defer=defer):
+                yield None
                 return
-            encoded = time.perf_counter()
-            tracks = self._tracks(hole, cut, context)
-            for step in denoise(self.network, self._plan, tracks):
-                yield Proposal(
-                    drafts=tuple(_draft(track) for track in tracks),
-                    slots=self._slots(tracks[0].row.canvas, cut.left),
-                    cost=Cost(
-                        forwards=step,
-                        tokens=sum(track.row.canvas.decided_count for track in tracks),
-                        context_tokens=len(ids),
-                        reused_tokens=reused,
-                        context_ms=(encoded - started) * 1e3,
-                        denoise_ms=(time.perf_counter() - encoded) * 1e3,
-                    ),
-                )
-                if stop():
-                    return
+            context_ms = (time.perf_counter() - started) * 1e3
+            cost = Cost(context_tokens=len(ids), reused_tokens=reused, context_ms=context_ms)
+            yield _Stand(cut, context, cost)
         finally:
             self._contexts.keep(hole.session, context)
 
-    def _encode(self, context: C, ids: list[int], hole: HoleRequest, stop: StopCheck) -> bool:
-        """Put `ids` into the context, all or (one candidate) all but the last chunk; False when stopped between two.
+    def _encode(self, context: C, ids: list[int], stop: StopCheck, *, defer: bool) -> bool:
+        """Put `ids` into the context, all or all but the last chunk; False when stopped between two.
 
         The first step encodes a deferred chunk; several candidates start from copies of a context that is complete.
         """
@@ -151,7 +205,7 @@ class DiffusionModel(Generic[C]):
         for chunk in chunks:
             if stop():
                 return False
-            is_deferred = chunk is chunks[-1] and hole.candidates == 1
+            is_deferred = chunk is chunks[-1] and defer
             (self.network.defer if is_deferred else self.network.extend)(context, chunk)
         return True
 
@@ -186,6 +240,33 @@ class DiffusionModel(Generic[C]):
                 )
             )
         return tracks
+
+    def _section_ends(self, text: str, ids: list[int]) -> Iterator[int]:
+        """Up to where each section of `text` goes."""
+        count = 0
+        for span in token_spans(self.tokenizer, text, ids):
+            count += span.count
+            if count >= SECTION_TOKENS and span.end < len(text):
+                yield span.end
+                count = 0
+        yield len(text)
+
+    def _score_section(self, hole: HoleRequest, text: str, stop: StopCheck, *, ends: bool) -> Scores:
+        """The scores of `text` on one canvas, of END behind it too where the whole text `ends`."""
+        with self._standing(hole, stop, defer=True) as stand:
+            if stand is None:
+                return Scores((), Cost(), finished=False)
+            scores = score_text(
+                self.network,
+                stand.context,
+                self.tokenizer,
+                text,
+                left=stand.cut.left.decode(errors="ignore"),
+                right=stand.cut.right.decode(),
+                end_id=self._special.end if ends else None,
+                stop=stop,
+            )
+        return dataclasses.replace(scores, cost=scores.cost + stand.cost)
 
     def _slots(self, canvas: Canvas, left: bytes) -> tuple[Slot, ...]:
         slots, spelt = [], 0

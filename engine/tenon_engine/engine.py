@@ -11,16 +11,19 @@ import logging
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 
 from tenon_engine import line_ends
 from tenon_engine.comment import with_instruction
 from tenon_engine.errors import BadRequestError, EngineError, ModelFailedError
 from tenon_engine.fit import fit, shorten
-from tenon_engine.models.base import Draft, HoleRequest, Model, Proposal, StopCheck
+from tenon_engine.models.base import Draft, HoleRequest, Model, Proposal, Scores, StopCheck
+from tenon_engine.refine import UNCHANGED, Score, is_refinement, keep_surer, refine
 from tenon_engine.wire import (
     DEFAULT_MAX_TOKENS,
     Candidate,
     Cost,
+    EngineInfo,
     FillRequest,
     FillResult,
     FillStep,
@@ -33,6 +36,8 @@ MAX_ROUNDS = 2
 MAX_CANDIDATES = 16
 MAX_TOKENS = 1024
 MAX_TEMPERATURE = 100.0
+ROOM_TOKENS = 16  # of a canvas beyond the length of the text that it replaces, or half that length
+REPLACING_TOKENS_MAX = 256
 
 NO_BUDGET = "no room to write"
 NO_PROPOSAL = "the model wrote nothing"
@@ -59,6 +64,12 @@ class Engine:
         self._max_tokens = max_tokens
         self._min_confidence = min_confidence
 
+    @property
+    def info(self) -> EngineInfo:
+        """Which model it is, and how much context is worth sending."""
+        budget = self._model.budget
+        return EngineInfo(self._model.name, budget.prefix_tokens, budget.suffix_tokens, budget.extra_tokens)
+
     def fill(self, request: FillRequest, *, cancelled: Callable[[], bool] = never) -> FillResult:
         """The answer to `request`, without its steps."""
         for event in self.stream(request, cancelled=cancelled):
@@ -71,7 +82,11 @@ class Engine:
     ) -> Iterator[FillStep | FillResult]:
         """A FillStep per denoising step, then the FillResult. A BadRequestError is raised at once."""
         _check(request)
-        return self._rounds(request, _Clock.start(request.deadline_ms, cancelled))
+        clock = _Clock.start(request.deadline_ms, cancelled)
+        if not any(is_refinement(part) for part in request.segments if isinstance(part, Hole)):
+            return self._rounds(request, clock)
+        score = self._scorer(request, clock)
+        return refine(request, score=score, fill=lambda inner: self._rounds(inner, clock))
 
     def _rounds(self, request: FillRequest, clock: _Clock) -> Iterator[FillStep | FillResult]:
         """Fill each hole seeing the others as they are, then again those whose neighbours changed since."""
@@ -100,8 +115,8 @@ class Engine:
         self, request: FillRequest, work: _Work, index: int, clock: _Clock
     ) -> Generator[FillStep, None, _Attempt]:
         prefix, suffix = work.sides(index)
-        size = work.holes[index].max_tokens
-        max_tokens = self._max_tokens if size is None else size
+        hole = work.holes[index]
+        max_tokens = self._canvas_size(hole)
         if max_tokens == 0:
             return _Attempt(HoleFill((), NO_BUDGET))
         last: Proposal | None = None
@@ -111,12 +126,35 @@ class Engine:
             stopped = clock.stop()
             return _Attempt(HoleFill((), stopped.value if stopped else NO_PROPOSAL), stopped)
         stopped = None if all(draft.finished for draft in last.drafts) else clock.stop()
-        drafts = last.drafts[: request.candidates]
-        return _Attempt(self._offer(drafts, prefix, suffix), stopped, last.cost)
+        fill = self._offer(last.drafts[: request.candidates], prefix, suffix, hole.text)
+        if not is_refinement(hole) or not fill.text:
+            return _Attempt(fill, stopped, last.cost)
+        score = self._scorer(request, clock)
+        fill, cost = keep_surer(fill, hole.text, prefix=prefix, suffix=suffix, score=score)
+        return _Attempt(fill, stopped if fill.text else clock.stop(), last.cost + cost)
+
+    def _canvas_size(self, hole: Hole) -> int:
+        if hole.max_tokens is not None or not hole.text:
+            return self._max_tokens if hole.max_tokens is None else hole.max_tokens
+        with self._one_line_failures():
+            count = self._model.count_tokens(hole.text)
+        return min(count + max(ROOM_TOKENS, count // 2), REPLACING_TOKENS_MAX)
 
     def _proposals(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:
-        try:
+        with self._one_line_failures():
             yield from self._model.propose(hole, stop)
+
+    def _scorer(self, request: FillRequest, clock: _Clock) -> Score:
+        def score(prefix: str, suffix: str, text: str) -> Scores:
+            with self._one_line_failures():
+                return self._model.score(_hole_request(request, prefix, suffix, 0), text, clock.stop)
+
+        return score
+
+    @contextmanager
+    def _one_line_failures(self) -> Iterator[None]:
+        try:
+            yield
         except EngineError:
             raise
         except Exception as exc:  # whatever a model raises, its user gets one line
@@ -124,14 +162,16 @@ class Engine:
             cause = f"{type(exc).__name__}: {exc}".partition("\n")[0]
             raise ModelFailedError(f"the model {self._model.name} failed ({cause})") from exc
 
-    def _offer(self, drafts: tuple[Draft, ...], prefix: str, suffix: str) -> HoleFill:
-        """What fits of the drafts, best first, each text once, nothing that is too uncertain."""
+    def _offer(self, drafts: tuple[Draft, ...], prefix: str, suffix: str, old: str) -> HoleFill:
+        """What fits of the drafts, best first, each text once, nothing that is too uncertain or there already."""
         offered: dict[str, tuple[float, str]] = {}
         reasons = [NO_PROPOSAL]
         for draft in sorted(drafts, key=lambda draft: -draft.confidence):
             text, reason = _fit_draft(draft, prefix, suffix)
             if text and draft.confidence < self._min_confidence:
                 text, reason = "", UNSURE
+            if text and text == old:
+                text, reason = "", UNCHANGED
             if text:
                 offered.setdefault(text, (draft.confidence, reason))
             reasons.append(reason)
@@ -180,7 +220,8 @@ class _Work:
 
     originals: tuple[str, ...]
     texts: tuple[str, ...]  # the same with LF
-    holes: tuple[Hole, ...]
+    holes: tuple[Hole, ...]  # their texts with LF
+    line_end: str
     fills: list[HoleFill | None]
     seen: list[tuple[str, str] | None]  # what stood in the holes beside each one when it was filled
     steps: list[int]
@@ -189,9 +230,11 @@ class _Work:
     def of(request: FillRequest) -> _Work:
         originals = tuple(segment for segment in request.segments if isinstance(segment, str))
         holes = tuple(segment for segment in request.segments if isinstance(segment, Hole))
+        line_end = line_ends.dominant([*originals, *(hole.text for hole in holes)])
         count = len(holes)
         texts = tuple(map(line_ends.to_lf, originals))
-        return _Work(originals, texts, holes, [None] * count, [None] * count, [0] * count)
+        holes = tuple(dataclasses.replace(hole, text=line_ends.to_lf(hole.text)) for hole in holes)
+        return _Work(originals, texts, holes, line_end, [None] * count, [None] * count, [0] * count)
 
     def is_stale(self, index: int) -> bool:
         """Whether a hole is unfilled, or was filled beside other neighbours than it has now."""
@@ -200,7 +243,8 @@ class _Work:
     def settle(self, index: int, attempt: _Attempt) -> None:
         """Take a hole's answer, unless it was stopped with nothing and an earlier round had something."""
         self.seen[index] = self._beside(index)
-        if not (attempt.stopped and self._text(index) and not attempt.fill.text):
+        earlier = self.fills[index]
+        if not (attempt.stopped and earlier and earlier.text and not attempt.fill.text):
             self.fills[index] = attempt.fill
 
     def sides(self, index: int) -> tuple[str, str]:
@@ -216,15 +260,19 @@ class _Work:
         """The answers with the document's line ends; none at all after a cancellation."""
         if stopped is Stopped.CANCELLED:
             return tuple(HoleFill((), stopped.value) for _ in self.holes)
-        kind = line_ends.dominant(self.originals)
         return tuple(
-            _with_line_ends(fill or HoleFill(()), kind, self.originals[index], self.originals[index + 1])
+            _with_line_ends(
+                fill or HoleFill(()), self.line_end, self.originals[index], self.originals[index + 1]
+            )
             for index, fill in enumerate(self.fills)
         )
 
     def _text(self, index: int) -> str:
-        fill = self.fills[index] if 0 <= index < len(self.fills) else None
-        return fill.text if fill else ""
+        """What is in a hole: what was found for it, else what stands there now."""
+        if not 0 <= index < len(self.holes):
+            return ""
+        fill = self.fills[index]
+        return (fill.text if fill else "") or self.holes[index].text
 
     def _beside(self, index: int) -> tuple[str, str]:
         return self._text(index - 1), self._text(index + 1)
@@ -237,9 +285,12 @@ def _check(request: FillRequest) -> None:
     alternate = all(isinstance(part, (str, Hole)[index % 2]) for index, part in enumerate(segments))
     if len(segments) < 3 or len(segments) % 2 == 0 or not alternate:
         raise BadRequestError("segments must be text and holes in turn, starting and ending with text")
-    sizes = [part.max_tokens for part in segments if isinstance(part, Hole) and part.max_tokens is not None]
+    holes = [part for part in segments if isinstance(part, Hole)]
+    sizes = [hole.max_tokens for hole in holes if hole.max_tokens is not None]
     if not all(isinstance(size, int) and 0 <= size <= MAX_TOKENS for size in sizes):
         raise BadRequestError(f"max_tokens must be a whole number from 0 to {MAX_TOKENS}")
+    if not all(isinstance(hole.text, str) and 0.0 <= hole.strength <= 1.0 for hole in holes):
+        raise BadRequestError("a hole's text must be text, and its strength from 0 to 1")
     if not isinstance(request.candidates, int) or not 1 <= request.candidates <= MAX_CANDIDATES:
         raise BadRequestError(f"candidates must be 1 to {MAX_CANDIDATES}, not {request.candidates}")
     if not 0.0 <= request.temperature <= MAX_TEMPERATURE:

@@ -16,6 +16,11 @@ def to_lf(text: str) -> str:
     return _ANY.sub("\n", text)
 
 
+def offsets(text: str) -> list[int]:
+    """Where each character of `to_lf(text)` stands in `text`, and at last where `text` ends."""
+    return [*(found.start() for found in re.finditer(r"\r\n|.", text, re.DOTALL)), len(text)]
+
+
 def dominant(texts: Iterable[str]) -> str:
     """The most frequent line end of a document, LF when it has none."""
     counts = {"\n": 0, "\r\n": 0, "\r": 0}

@@ -2,13 +2,18 @@
 
 Text in, text out: no tokens, no tensors, no HTTP, no LSP. Importing this module imports nothing else of the engine.
 Characters are Python characters (code points); times are milliseconds; confidences are probabilities in 0..1.
+The JSON forms are at the end: dataclasses are objects, tuples lists, enums their values; what has a default may be
+left out, and what is not known is refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
+import functools
+import sys
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 DEFAULT_MAX_TOKENS = 32
 
@@ -154,3 +159,116 @@ class FillResult:
     stopped: Stopped = Stopped.DONE
     rounds: int = 1
     cost: Cost = Cost()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What a loaded engine is, and how many tokens of context around a hole are worth sending to it."""
+
+    model: str
+    prefix_tokens: int
+    suffix_tokens: int
+    extra_tokens: int  # of all extra files together
+
+
+def to_json(value: FillRequest | FillStep | FillResult | EngineInfo) -> dict[str, Any]:
+    """The JSON form of `value`: what `json.dumps` writes and one of the functions below reads."""
+    form: dict[str, Any] = _encode(value)
+    return form
+
+
+def request_from_json(data: object) -> FillRequest:
+    """The request that `data` is the form of; ValueError, in one sentence, when it is none."""
+    request: FillRequest = _decode(FillRequest, data, "request")
+    return request
+
+
+def event_from_json(data: object) -> FillStep | FillResult:
+    """The step or result (the one with `holes`) that `data` is the form of; ValueError when it is neither."""
+    kind = FillResult if isinstance(data, dict) and "holes" in data else FillStep
+    event: FillStep | FillResult = _decode(kind, data, "event")
+    return event
+
+
+def info_from_json(data: object) -> EngineInfo:
+    """The EngineInfo that `data` is the form of; ValueError when it is none."""
+    info: EngineInfo = _decode(EngineInfo, data, "info")
+    return info
+
+
+_SPELT = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    NoneType: "null",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [_encode(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {field.name: _encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
+
+
+def _decode(kind: Any, data: object, place: str) -> Any:
+    """`data` as a value of `kind`, a type as annotations above spell it; `place` is where it stands, for complaints.
+
+    A complaint names types, never values: they may be the user's text.
+    """
+    choices = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    for choice in choices:
+        if type(data) in _json_types(choice):
+            return _decode_choice(choice, data, place)
+    wanted = " or ".join(_SPELT[_json_types(choice)[0]] for choice in choices)
+    raise ValueError(f"{place} must be {wanted}, not {_SPELT.get(type(data), type(data).__name__)}")
+
+
+def _json_types(kind: Any) -> tuple[type, ...]:
+    """What `json` makes of a value of `kind`; exactly these types, for to Python a bool is an int."""
+    if dataclasses.is_dataclass(kind):
+        return (dict,)
+    if get_origin(kind) is tuple:
+        return (list,)
+    if issubclass(kind, enum.Enum):
+        return (str,)
+    return (float, int) if kind is float else (kind,)
+
+
+def _decode_choice(kind: Any, data: Any, place: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _decode_object(kind, data, place)
+    if get_origin(kind) is tuple:
+        item_kind, _ = get_args(kind)
+        return tuple(_decode(item_kind, item, f"{place}[{index}]") for index, item in enumerate(data))
+    if issubclass(kind, enum.Enum):
+        if data not in {member.value for member in kind}:
+            raise ValueError(f"{place} must be one of {', '.join(member.value for member in kind)}")
+        return kind(data)
+    if kind is float:
+        if not abs(data) <= sys.float_info.max:
+            raise ValueError(f"{place} must be a finite number")
+        return float(data)
+    return data
+
+
+def _decode_object(kind: Any, data: dict[str, object], place: str) -> Any:
+    kinds = _field_kinds(kind)
+    for name in data:
+        if name not in kinds:
+            raise ValueError(f"{place} has no field {name[:40]!r}")
+    for field in dataclasses.fields(kind):
+        if field.name not in data and field.default is dataclasses.MISSING:
+            raise ValueError(f"{place} lacks the field {field.name!r}")
+    return kind(**{name: _decode(kinds[name], item, f"{place}.{name}") for name, item in data.items()})
+
+
+@functools.cache
+def _field_kinds(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
-import os.path
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from pygls import uris
 
 from tenon_lsp import languages
 from tenon_lsp.positions import Encoding, Position
-from tenon_lsp.related import OtherText
 from tenon_lsp.syntax import Syntax
-from tenon_lsp.text import Text
+from tenon_lsp.text import Text, common_length
 
 
 class LastChange(enum.Enum):
@@ -146,19 +144,12 @@ class Documents:
         document = self._documents.get(uri)
         return None if document is None else document.version
 
-    def others(self, uri: str) -> list[OtherText]:
-        """The other open documents that are files, most recently used first; cells of one notebook are one document."""
+    def others(self, uri: str) -> list[tuple[str, str]]:
+        """Uri and text of the other open documents, last used last; cells of a notebook are not among them."""
         beside = {cell.uri for cells in self._notebooks.values() for cell in cells}
-        if uri in beside:
-            return []
         found = [each for each in self._documents.values() if each.uri != uri and each.uri not in beside]
-        found.sort(key=lambda each: -each.used_at)
-        pairs = ((each, path_of(each.uri)) for each in found)
-        return [
-            OtherText(os.path.basename(path), each.text.source, recency)
-            for recency, (each, path) in enumerate(pairs)
-            if path is not None
-        ]
+        found.sort(key=lambda each: each.used_at)
+        return [(each.uri, each.text.source) for each in found]
 
     def _cells_before(self, uri: str) -> tuple[CellText, ...]:
         for cells in self._notebooks.values():
@@ -215,7 +206,7 @@ def path_of(uri: str) -> Path | None:
 
 def _difference(old: str, new: str) -> tuple[int, int, str]:
     """The one edit that makes `new` of `old`, as small as it can be."""
-    start = len(os.path.commonprefix((old, new)))
-    most = min(len(old), len(new)) - start
-    end = len(os.path.commonprefix((old[: -most - 1 : -1], new[: -most - 1 : -1]))) if most else 0
-    return start, len(old) - end, new[start : len(new) - end]
+    start = common_length(old, new)
+    old, new = old[start:], new[start:]
+    same_end = common_length(old[::-1], new[::-1])
+    return start, start + len(old) - same_end, new[: len(new) - same_end]

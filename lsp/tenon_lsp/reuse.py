@@ -18,7 +18,7 @@ _CLOSERS = frozenset(")]};, \t\r\n")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
-    """An answer: all text before and behind the hole, and the texts that fill it with their confidence, best first."""
+    """An answer: all text before and behind the hole, and the texts for it with their confidence, best first."""
 
     prefix: str
     suffix: str
@@ -50,21 +50,20 @@ class Reuse:
         return None
 
     def was_accepted(self, uri: str, prefix: str, text: str) -> bool:
-        """Whether `text` would only repeat what stands right before the cursor and was just taken from here.
+        """Whether `text` only repeats what stands right before the cursor and was just taken from here.
 
-        Blank lines between do not matter. Closing brackets may follow each other, and so may lines that close
-        an outer block (`end` after a deeper `end`): they are no repeats.
+        Blank lines between do not matter. Closing brackets may follow each other, and so may lines that end one
+        block after the other (`end`, then a less indented `end`): they are no repeats.
         """
         offered, standing = text.strip(), prefix.rstrip()
         if set(offered) <= _CLOSERS or not standing.endswith(offered):
             return False
-        if _indent_at(standing, len(standing) - len(offered)) != _indent_at(prefix + text, len(prefix)):
+        head = _line_head(standing[: -len(offered)])
+        if _indent(head) != _indent(_line_head(prefix + text[: text.index(offered)])):
             return False
-        return any(
-            taken.strip() and offered.endswith(taken.strip())
-            for shown in self._shown.get(uri, ())
-            for taken, _ in shown.texts
-        )
+        taken = {filled.strip() for shown in self._shown.get(uri, ()) for filled, _ in shown.texts}
+        # A line may have been typed by hand up to where the text that completed it was taken.
+        return offered in taken or (not head.strip() and any(end and offered.endswith(end) for end in taken))
 
     def forget(self, uri: str) -> None:
         """Drop all answers of a document that was closed."""
@@ -87,7 +86,10 @@ def _rests(shown: Shown, prefix: str, suffix: str) -> tuple[tuple[str, float], .
     )
 
 
-def _indent_at(text: str, offset: int) -> str:
-    """The white space that begins the line of `offset`."""
-    line = text[max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1 :].split("\n", 1)[0]
+def _line_head(text: str) -> str:
+    """What stands on the last line of `text`."""
+    return text[max(text.rfind("\n"), text.rfind("\r")) + 1 :]
+
+
+def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]

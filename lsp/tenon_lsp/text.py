@@ -86,3 +86,15 @@ class Text:
 
 def _starts(source: str) -> list[int]:
     return [0, *(found.end() for found in _LINE_END.finditer(source))]
+
+
+def common_length(one: str, other: str) -> int:
+    """How many characters both begin with, found by halving: comparing whole pieces is what strings do fast."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.startswith(other[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tenon_engine import engine as engine_module
 from tenon_engine.engine import Engine
 from tenon_engine.errors import BadRequestError, ModelFailedError, WeightsMissingError
-from tenon_engine.models.base import Draft, HoleRequest, Proposal, StopCheck
+from tenon_engine.models.base import ContextBudget, Draft, HoleRequest, Proposal, Scores, StopCheck
 from tenon_engine.wire import (
     Cost,
     ExtraFile,
@@ -29,13 +29,25 @@ from tenon_engine.wire import (
     Stopped,
 )
 
+BUDGET = ContextBudget(prefix_tokens=480, suffix_tokens=128, extra_tokens=256)
 COST = Cost(forwards=1, tokens=2, context_tokens=3, context_ms=4.0, denoise_ms=5.0)
 
 
-class Says:
+class Indifferent:
+    """A model without an opinion on text that is there already."""
+
+    def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
+        return Scores((), Cost(), finished=True)
+
+    def count_tokens(self, text: str) -> int:
+        return len(text)
+
+
+class Says(Indifferent):
     """A model that says the same to everyone, or what a function of the hole says, and remembers the holes."""
 
     name = "says"
+    budget = BUDGET
 
     def __init__(self, *drafts: Draft | str, answer: Callable[[HoleRequest], str] | None = None) -> None:
         self.asked: list[HoleRequest] = []
@@ -50,10 +62,11 @@ class Says:
         yield Proposal(drafts, (Slot(drafts[0].text, SlotState.DECIDED, 1.0),), COST)
 
 
-class Slow:
+class Slow(Indifferent):
     """A model that decides one more piece per step and never ends by itself."""
 
     name = "slow"
+    budget = BUDGET
 
     def __init__(self, *parts: str, before_step: Callable[[int], None] = lambda step: None) -> None:
         self._parts, self._before_step = parts, before_step

@@ -30,7 +30,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Fill the hole of each task, run its tests in a sandboxed subprocess, print the figures.",
     )
     infilling.add_argument("data", type=Path, metavar="DATA.jsonl.gz", help="tasks, .jsonl or .jsonl.gz")
-    infilling.add_argument("--every", type=options.count, default=1, metavar="K", help="tasks 0, K, 2K, …")
+    infilling.add_argument("--every", type=options.count, default=1, metavar="K", help="every K-th task")
+    infilling.add_argument("--first", type=options.index, default=0, metavar="N", help="begin with task N, from 0")
     infilling.add_argument("--limit", type=options.count, metavar="N", help="the first N of these")
     infilling.add_argument("--out", type=Path, metavar="FILE.jsonl", help="write one line per task")
     infilling.add_argument("--json", action="store_true", help="print one JSON line instead of the table")
@@ -41,7 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _run_infilling(arguments: argparse.Namespace) -> int:
     config = options.read_config(arguments)
-    tasks = read_tasks(arguments.data)[:: arguments.every][: arguments.limit]
+    tasks = read_tasks(arguments.data)[arguments.first :: arguments.every][: arguments.limit]
     outcomes: list[Outcome] = []
     if arguments.out is not None:
         output.check_file(arguments.out, source=arguments.data)

@@ -46,6 +46,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+def index(text: str) -> int:
+    """argparse type: a whole number from 0."""
+    return 0 if text == "0" else count(text)
+
+
 def seed(text: str) -> int:
     """argparse type: a whole number that a random generator takes."""
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= SEED_MAX):

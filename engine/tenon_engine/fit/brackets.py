@@ -67,6 +67,13 @@ def close_brackets(text: str, place: Place) -> str:
     return text if mended.strays or mended.unclosed_count > without.unclosed_count else closed
 
 
+def unmatched_count(text: str, *, prefix: str, suffix: str) -> int:
+    """How many brackets have no partner, `text` between `prefix` and `suffix`."""
+    place = Place.between(prefix, suffix)
+    matched = _surroundings(place.left, place.right)[0].match(text)
+    return matched.unclosed_count + len(matched.strays)
+
+
 def leaves_open(text: str) -> bool:
     """Whether `text` opens a bracket that it does not close."""
     return bool(_match(find_brackets(text)[0]).opened)

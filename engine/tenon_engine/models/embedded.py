@@ -33,6 +33,7 @@ PREFIX_TOKENS_MAX, SUFFIX_TOKENS_MAX = (
     4096,
     1024,
 )  # with extra files and a canvas, within the positions there are
+EXTRA_TOKENS_ON_CPU = 256  # each costs as much as one of the prefix, which helps more
 OPEN_RANKS, DECIDED_RANKS = 48, 16
 MODULES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -62,6 +63,7 @@ def load_embedded(config: EngineConfig, progress: Progress = silent) -> Diffusio
             prefix_tokens=min(config.prefix_tokens, PREFIX_TOKENS_MAX),
             suffix_tokens=min(config.suffix_tokens, SUFFIX_TOKENS_MAX),
             path_header=config.path_header,
+            extra_tokens=EXTRA_TOKENS_ON_CPU,
         ),
     )
 

@@ -2,6 +2,10 @@
 
 FILE is one object or a list used in turn (the last repeats); it is read again on each call. Every call is
 appended to `FILE.calls.jsonl`, exactly as the engine made it.
+
+Only `propose` counts as a call. Text is scored by the `scores` of the entry used last (the first one before that), a
+list of `[piece, probability]`: each piece is looked for behind the one before it and left out where it is not found,
+and all words that no piece covers are equally likely.
 """
 
 from __future__ import annotations
@@ -15,10 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from tenon_engine.errors import InputFileError, ModelFailedError
-from tenon_engine.models.base import Draft, HoleRequest, Proposal, StopCheck
+from tenon_engine.models.base import (
+    ContextBudget,
+    Draft,
+    HoleRequest,
+    Proposal,
+    Scores,
+    StopCheck,
+    TokenScore,
+)
 from tenon_engine.wire import Cost, Slot, SlotState
 
+BUDGET = ContextBudget(prefix_tokens=480, suffix_tokens=128, extra_tokens=256)  # what the default model has
 WAIT_SLICE_MS = 5.0  # between two questions to stop() while nothing happens
+UNSCORED = 0.5  # probability of a word that the script does not score
 
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 
@@ -32,6 +46,7 @@ class Entry:
     fail: str | None = None
     hang: bool = False
     confidence: float = 1.0
+    scores: tuple[tuple[str, float], ...] = ()
 
 
 class ScriptedModel:
@@ -39,6 +54,7 @@ class ScriptedModel:
 
     def __init__(self, path: Path) -> None:
         self.name = f"scripted:{path}"
+        self.budget = BUDGET
         self._path = path
         self._calls = 0
         _read(path)  # a script that cannot be read is reported now, not at the first keystroke
@@ -60,6 +76,25 @@ class ScriptedModel:
             yield _proposal(entry, words, count, elapsed_ms)
             if stop():
                 return
+
+    def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
+        """The pieces of the script that `text` holds, and its other words."""
+        entries = _read(self._path)
+        entry = entries[min(max(self._calls - 1, 0), len(entries) - 1)]
+        tokens: list[TokenScore] = []
+        position = 0
+        for piece, probability in entry.scores:
+            start = text.find(piece, position)
+            if start >= 0:
+                tokens += _unscored(text, position, start)
+                position = start + len(piece)
+                tokens.append(TokenScore(start, position, probability))
+        tokens += _unscored(text, position, len(text))
+        return Scores(tuple(tokens), Cost(forwards=1), finished=stop() is None)
+
+    def count_tokens(self, text: str) -> int:
+        """Its words."""
+        return len(_WORD.findall(text))
 
     def _record(self, hole: HoleRequest) -> None:
         call = {
@@ -83,6 +118,10 @@ def _proposal(entry: Entry, words: list[str], count: int, elapsed_ms: float) -> 
         slots=(*decided, *[Slot("", SlotState.OPEN, 0.0)] * (len(words) - count)),
         cost=Cost(forwards=count, tokens=count, denoise_ms=elapsed_ms),
     )
+
+
+def _unscored(text: str, start: int, end: int) -> list[TokenScore]:
+    return [TokenScore(*word.span(), UNSCORED) for word in _WORD.finditer(text, start, end)]
 
 
 def _wait(milliseconds: float, stop: StopCheck) -> bool:
@@ -114,10 +153,20 @@ def _entry(script: Any, path: Path) -> Entry:
     wrong = [key for key, value in script.items() if not isinstance(value, _KINDS.get(key, ()))]
     if wrong:
         raise InputFileError(f"the script {path} has an unknown key or a wrong value at {wrong[0]!r}")
-    entry = Entry(**{"raw": "", **script})
+    scores = script.get("scores", [])
+    if not all(map(_is_score, scores)):
+        raise InputFileError(f"the script {path} has scores that are no pairs of a text and a probability")
+    entry = Entry(**{"raw": "", **script, "scores": tuple((piece, value) for piece, value in scores)})
     if not 0 <= entry.confidence <= 1:
         raise InputFileError(f"the script {path} has a confidence outside 0 to 1: {entry.confidence}")
     return entry
+
+
+def _is_score(value: Any) -> bool:
+    match value:
+        case [str(piece), int() | float() as probability]:
+            return bool(piece) and 0 <= probability <= 1
+    return False
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -126,4 +175,5 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "fail": (str, type(None)),
     "hang": (bool,),
     "confidence": (int, float),
+    "scores": (list,),
 }

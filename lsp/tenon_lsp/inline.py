@@ -1,0 +1,290 @@
+"""The conductor of ghost text, from a cursor to items: gate, memory, pause, window, engine, fit, once more the version.
+
+Speaks neither the protocol's types nor with the engine's process. Everything about the document is read from one
+snapshot, taken before anything is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+
+from tenon_engine.wire import FillRequest, FillResult
+from tenon_lsp import exclude, gate
+from tenon_lsp.context import window
+from tenon_lsp.documents import LastChange, Snapshot
+from tenon_lsp.engine_client import EngineError, EngineFault
+from tenon_lsp.gate import Verdict
+from tenon_lsp.place import Place
+from tenon_lsp.positions import Position
+from tenon_lsp.reuse import Shown
+from tenon_lsp.scheduler import Superseded
+from tenon_lsp.session import Session
+from tenon_lsp.trim import best
+
+CHANGE_WAIT_MS = 50  # for a change that the editor sends behind the request that needs it
+LATE_MS = 500  # beyond its deadline, for an engine that has no answer even then
+INVOKED_DEADLINE_MS = 60_000
+PREFETCH_CONFIDENCE = 0.5  # of a shown item, from which on what follows it is worth computing
+CONTROL_ONLY_MAX = 3  # answers in a row without any text, until the engine counts as ill
+
+_WAIT_SLICE_MS = 5
+_CONTROL = "control token"  # how the engine calls what it took away
+
+_log = logging.getLogger(__name__)
+
+Texts = tuple[tuple[str, float], ...]
+
+
+class Stale(Exception):  # noqa: N818
+    """The document, or what its user wants, has changed since the question was asked."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Popup:
+    """The selected entry of the editor's completion list: what it would replace, and with what."""
+
+    start: Position
+    end: Position
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """A question for ghost text; `version` is the document's when it arrived."""
+
+    uri: str
+    position: Position
+    is_invoked: bool
+    version: int | None = None
+    popup: Popup | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Item:
+    """A text for a range on one line."""
+
+    text: str
+    start: Position
+    end: Position
+    confidence: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Spot:
+    """Where to fill: a place in the document (with the popup's entry in it), and the range that an item replaces."""
+
+    place: Place
+    start: Position
+    end: Position
+    entry: str  # what every item begins with
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The whole document before and after the place."""
+        source = self.place.snapshot.text.source
+        return source[: self.place.start], source[self.place.end :]
+
+
+class Inline:
+    """Answers questions for ghost text."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._control_only = 0
+
+    async def suggest(self, ask: Ask) -> list[Item]:
+        """Items for a cursor, best first; none where silence is better. Stale when the question is an old one."""
+        started = time.perf_counter()
+        self._session.scheduler.drop(ask.uri)
+        snapshot = await self._settled(ask)
+        if snapshot is None:
+            return []
+        spot = _spot(snapshot, ask)
+        verdict = self._judge(spot.place, is_invoked=ask.is_invoked, has_popup=ask.popup is not None)
+        if verdict.refusal is not None:
+            _log.debug("no suggestion: %s", verdict.refusal.value)
+            return []
+        texts = self._recall(spot, is_invoked=ask.is_invoked)
+        source = "memory"
+        if texts is None:
+            source = "engine"
+            texts = await self._ask(spot, verdict, is_invoked=ask.is_invoked)
+        if self._session.documents.version(ask.uri) != snapshot.version:
+            raise Stale
+        if texts and self._session.settings.prefetch and not ask.popup:
+            self._prefetch(spot.place, texts[0])
+        shape = verdict.shape.value if verdict.shape else ""
+        elapsed_ms = (time.perf_counter() - started) * 1e3
+        _log.info("%d suggestions from %s, %s, %.0f ms", len(texts), source, shape, elapsed_ms)
+        return [Item(spot.entry + text, spot.start, spot.end, confidence) for text, confidence in texts]
+
+    async def _settled(self, ask: Ask) -> Snapshot | None:
+        """The document that the question is about; a change that is still on its way is waited for, shortly."""
+        documents = self._session.documents
+        snapshot = documents.snapshot(ask.uri)
+        if snapshot is not None and ask.version not in (None, snapshot.version):
+            raise Stale
+        for _ in range(CHANGE_WAIT_MS // _WAIT_SLICE_MS):
+            if snapshot is None or _is_inside(snapshot, ask.position):
+                return snapshot
+            await asyncio.sleep(_WAIT_SLICE_MS / 1e3)
+            snapshot = documents.snapshot(ask.uri)
+        return None
+
+    def _judge(self, place: Place, *, is_invoked: bool, has_popup: bool = False) -> Verdict:
+        session = self._session
+        path = place.snapshot.path
+        globs = session.settings.disabled.globs
+        return gate.judge(
+            place,
+            session.settings,
+            is_invoked=is_invoked,
+            has_popup=has_popup,
+            excluded=session.excluded(place.snapshot),
+            is_disabled=bool(path and exclude.disabled_by(globs, path, session.folders)),
+        )
+
+    def _recall(self, spot: _Spot, *, is_invoked: bool) -> Texts | None:
+        """An earlier answer that still holds; one asked for by hand is only answered by one asked for by hand."""
+        session, uri = self._session, spot.place.snapshot.uri
+        prefix, suffix = spot.sides
+        texts = session.invoked.recall(uri, prefix, suffix)
+        if is_invoked:
+            return texts
+        texts = session.typed.recall(uri, prefix, suffix) or texts
+        return texts and texts[:1]
+
+    async def _ask(self, spot: _Spot, verdict: Verdict, *, is_invoked: bool) -> Texts:
+        """The engine's answer, after a pause; it is remembered."""
+        session, uri = self._session, spot.place.snapshot.uri
+        pause_ms = session.scheduler.pause_ms(fixed_ms=session.settings.debounce_ms, invoked=is_invoked)
+        try:
+            texts = await session.scheduler.run(
+                uri, pause_ms, lambda: self._fill(spot.place, verdict, is_invoked=is_invoked)
+            )
+        except Superseded as error:
+            raise Stale from error
+        memory = session.invoked if is_invoked else session.typed
+        memory.remember(uri, Shown(*spot.sides, texts))
+        return texts
+
+    async def _fill(self, place: Place, verdict: Verdict, *, is_invoked: bool) -> Texts:
+        """What the engine writes at a place, as far as it fits; nothing when it fails or comes too late."""
+        session = self._session
+        deadline_ms = INVOKED_DEADLINE_MS if is_invoked else session.settings.deadline_ms
+        was_loaded = session.engine.info is not None
+        started = time.perf_counter()
+        request = self._request(place, verdict, deadline_ms, is_invoked=is_invoked)
+        try:
+            result = await asyncio.wait_for(session.engine.fill(request), (deadline_ms + LATE_MS) / 1e3)
+        except asyncio.TimeoutError:
+            _log.info("no suggestion: the engine took longer than %d ms", deadline_ms)
+            return ()
+        except EngineError as error:
+            if error.code is EngineFault.FAILED:
+                session.status.fault("fill-failed", str(error))
+            elif is_invoked:
+                session.status.fault(f"invoked-{error.code.value}", str(error))
+            return ()
+        if was_loaded:
+            session.scheduler.measured((time.perf_counter() - started) * 1e3)
+        self._note_health(result, is_invoked=is_invoked)
+        return self._fitting(result, place, verdict, is_invoked=is_invoked)
+
+    def _request(self, place: Place, verdict: Verdict, deadline_ms: int, *, is_invoked: bool) -> FillRequest:
+        session = self._session
+        seen = window(place, session.budget(), session.folders)
+        return FillRequest.single(
+            seen.prefix,
+            seen.suffix,
+            max_tokens=verdict.max_tokens,
+            path=seen.path,
+            language=seen.language,
+            extra=session.related(place),
+            candidates=session.settings.alternatives if is_invoked else 1,
+            deadline_ms=deadline_ms,
+            session=place.snapshot.uri,
+        )
+
+    def _fitting(self, result: FillResult, place: Place, verdict: Verdict, *, is_invoked: bool) -> Texts:
+        session, uri = self._session, place.snapshot.uri
+        prefix = place.snapshot.text.source[: place.start]
+        texts = [
+            (candidate.text, candidate.confidence)
+            for candidate in result.holes[0].candidates
+            if not any(
+                memory.was_accepted(uri, prefix, candidate.text)
+                for memory in (session.typed, session.invoked)
+            )
+        ]
+        minimum = 0.0 if is_invoked else session.settings.min_confidence
+        found = best(texts, place, one_line=verdict.one_line, min_confidence=minimum)
+        return tuple(found if is_invoked else found[:1])
+
+    def _note_health(self, result: FillResult, *, is_invoked: bool) -> None:
+        """A model that writes nothing but control tokens is ill; say so to who asks by hand."""
+        hole = result.holes[0]
+        if hole.candidates or _CONTROL not in hole.reason:
+            self._control_only = 0
+            self._session.status.well()
+            return
+        self._control_only += 1
+        _log.warning("the model wrote nothing but control tokens")
+        if self._control_only >= CONTROL_ONLY_MAX and is_invoked:
+            sentence = (
+                f"the model {result.model} writes nothing but control tokens; its weights may be damaged"
+            )
+            self._session.status.fault("unhealthy", sentence)
+
+    def _prefetch(self, place: Place, shown: tuple[str, float]) -> None:
+        """Compute what would be asked if the item that is shown were taken, while nothing else is to do."""
+        text, confidence = shown
+        if confidence < PREFETCH_CONFIDENCE:
+            return
+        after = _with_text(place, text)
+        spot = _Spot(after, Position(0, 0), Position(0, 0), "")
+        verdict = self._judge(after, is_invoked=False)
+        if verdict.refusal is not None or self._recall(spot, is_invoked=False) is not None:
+            return
+        uri = place.snapshot.uri
+
+        async def compute() -> None:
+            texts = await self._fill(after, verdict, is_invoked=False)
+            self._session.typed.remember(uri, Shown(*spot.sides, texts))
+
+        self._session.scheduler.background(uri, compute)
+
+
+def _is_inside(snapshot: Snapshot, position: Position) -> bool:
+    """Whether the document has such a position."""
+    _, line_end = snapshot.text.line_span(position.line)
+    return (
+        position.line < snapshot.text.line_count
+        and position.character <= snapshot.position(line_end).character
+    )
+
+
+def _spot(snapshot: Snapshot, ask: Ask) -> _Spot:
+    if ask.popup is None:
+        offset = snapshot.offset(ask.position)
+        position = snapshot.position(offset)
+        return _Spot(Place.at(snapshot, offset), position, position, "")
+    popup = ask.popup
+    start, end = snapshot.offset(popup.start), snapshot.offset(popup.end)
+    entered = _with_text(Place.at(snapshot, start, max(start, end)), popup.text)
+    return _Spot(entered, popup.start, popup.end, popup.text)
+
+
+def _with_text(place: Place, text: str) -> Place:
+    """The place behind `text`, in the document that has it in the place."""
+    snapshot = place.snapshot
+    changed = dataclasses.replace(
+        snapshot,
+        text=snapshot.text.edited(place.start, place.end, text),
+        syntax=snapshot.syntax.edited(place.start, place.end, text) if snapshot.syntax else None,
+        last_change=LastChange.GREW,
+    )
+    return Place.at(changed, place.start + len(text))

@@ -1,0 +1,188 @@
+"""The server as its parts see it: one client's session, its configuration, the engine's news, the voice to the user."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from lsprotocol import types
+from pygls.capabilities import get_capability
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+
+from tenon_engine import __version__
+from tenon_lsp import convert
+from tenon_lsp.documents import Documents, path_of
+from tenon_lsp.engine_client import EngineError, EngineState
+from tenon_lsp.engine_process import ChildEngine, serve_command
+from tenon_lsp.inline import Inline
+from tenon_lsp.positions import Encoding
+from tenon_lsp.progress import Bar
+from tenon_lsp.protocol import TenonProtocol
+from tenon_lsp.scheduler import Scheduler
+from tenon_lsp.session import Session
+from tenon_lsp.settings import SECTION, Settings
+from tenon_lsp.status import Level, Status
+
+_COPILOT_OPTIONS = ("editorInfo", "editorPluginInfo")  # who sends them understands didChangeStatus
+_STATUS_KINDS = {EngineState.FAILED: "Error", EngineState.STOPPED: "Inactive"}
+_BUSY = (EngineState.STARTING, EngineState.LOADING, EngineState.BUSY)
+
+_log = logging.getLogger(__name__)
+
+
+class TenonServer(LanguageServer):
+    """The server with its one client's session."""
+
+    protocol: TenonProtocol
+    session: Session
+    inline: Inline
+
+    def __init__(self, *, model: str | None, log_level: str) -> None:
+        every_cell = types.NotebookDocumentFilterWithNotebook(notebook="*")
+        super().__init__(
+            "tenon",
+            __version__,
+            protocol_cls=TenonProtocol,
+            notebook_document_sync=types.NotebookDocumentSyncOptions(notebook_selector=[every_cell]),
+        )
+        self._model = model  # of the command line: stronger than a setting
+        self._log_level = log_level
+        self._options: dict[str, Any] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loading_bar: Bar | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._has_warmed = False
+        self.wants_status = False
+
+    # The session
+
+    def begin(self, params: types.InitializeParams) -> None:
+        """Set up the session for a client."""
+        options = params.initialization_options
+        self._options = dict(options) if isinstance(options, dict) else {}
+        self.wants_status = any(self._options.pop(key, None) is not None for key in _COPILOT_OPTIONS)
+        settings, complaints = Settings.parse(self._options)
+        self.session = Session(
+            documents=Documents(Encoding(str(self.workspace.position_encoding))),
+            engine=self._new_engine(settings),
+            scheduler=Scheduler(),
+            status=Status(self._show),
+        )
+        self.follow_folders()
+        self.session.configure(settings)
+        self.inline = Inline(self.session)
+        self._complain(complaints)
+
+    def follow_folders(self) -> None:
+        """Take note of the workspace's folders."""
+        uris = [*self.workspace.folders] or [self.workspace.root_uri]
+        self.session.folders = [path for uri in uris if uri and (path := path_of(uri))]
+        self.session.configure(self.session.settings)
+
+    def configure(self, values: object) -> None:
+        """Work with what the client's configuration says, on top of what it said at the start."""
+        settings, complaints = Settings.parse(_merged(self._options, values))
+        is_other_model = settings.engine.model != self.session.settings.engine.model
+        self.session.configure(settings)
+        self._complain(complaints)
+        if is_other_model and self._model is None:
+            self.in_background(self.session.engine.close())
+            self.session.engine = self._new_engine(settings)
+
+    async def pull_configuration(self) -> None:
+        """Ask the client for its configuration. Never awaited by what can be cancelled."""
+        if not get_capability(self.client_capabilities, "workspace.configuration"):
+            return
+        try:
+            items = [types.ConfigurationItem(section=SECTION)]
+            answer = await self.workspace_configuration_async(types.ConfigurationParams(items))
+        except JsonRpcException as error:
+            _log.warning("the client has no configuration: %s", error)
+            return
+        if answer and answer[0]:
+            self.configure(answer[0])
+
+    def warm(self) -> None:
+        """The user has begun to type: load the engine, so that it is there when it is needed."""
+        if not self._has_warmed and self.session.settings.enabled:
+            self._has_warmed = True
+            self.in_background(self.session.engine.warm())
+
+    async def end(self) -> None:
+        """Stop all work and the engine."""
+        await self.session.scheduler.close()
+        await self.session.engine.close()
+
+    def in_background(self, work: Any) -> None:
+        """Run a coroutine that nobody waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def version_of(self, params: object) -> int | None:
+        """The version, right now, of the document that a request is about."""
+        uri = getattr(getattr(params, "text_document", None), "uri", None)
+        session = getattr(self, "session", None)
+        return session.documents.version(uri) if session and isinstance(uri, str) else None
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """A message that could not be handled is for the log; it may hold the user's text, so only its kind."""
+        _log.error("%s: %s", getattr(source, "__name__", source), type(error).__name__)
+
+    # The engine's news
+
+    def _new_engine(self, settings: Settings) -> ChildEngine:
+        return ChildEngine(
+            serve_command(self._model or settings.engine.model, log_level=self._log_level),
+            on_fault=self._on_fault,
+            on_progress=self._on_progress,
+            on_state=self._on_state,
+        )
+
+    def _on_fault(self, error: EngineError) -> None:
+        self.session.status.fault(error.code.value, str(error))
+
+    def _on_progress(self, text: str, percent: int | None) -> None:
+        if self._loading_bar is None:
+            self._loading_bar = Bar(self, "Tenon")
+        self._loading_bar.report(text, percent)
+
+    def _on_state(self, state: EngineState) -> None:
+        if state in (EngineState.READY, EngineState.FAILED, EngineState.STOPPED) and self._loading_bar:
+            self._loading_bar.end()
+            self._loading_bar = None
+        if self._idle is not None:
+            self._idle.cancel()
+        minutes = self.session.settings.engine.idle_minutes
+        if state is EngineState.READY and minutes:
+            self._idle = asyncio.get_running_loop().call_later(minutes * 60, self._unload)
+        if self.wants_status:
+            kind = _STATUS_KINDS.get(state, "Normal")
+            self.protocol.notify(
+                "didChangeStatus", {"message": state.value, "busy": state in _BUSY, "kind": kind}
+            )
+
+    def _unload(self) -> None:
+        if isinstance(self.session.engine, ChildEngine):
+            self.in_background(self.session.engine.unload())
+
+    # The user
+
+    def _show(self, level: Level, message: str) -> None:
+        self.window_show_message(types.ShowMessageParams(convert.message_type(level), message))
+
+    def _complain(self, complaints: list[str]) -> None:
+        for complaint in complaints:
+            _log.warning("settings: %s", complaint)
+        if complaints:
+            more = f" ({len(complaints) - 1} more in the log)" if len(complaints) > 1 else ""
+            self._show(Level.WARNING, f"Tenon: {complaints[0]}{more}")
+
+
+def _merged(one: Any, other: Any) -> Any:
+    """`other`'s values on top of `one`'s, object by object."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return other
+    return {**one, **{key: _merged(one.get(key), value) for key, value in other.items()}}

@@ -1,0 +1,40 @@
+"""The only voice to the user: what is wrong, said once until it is well again, and what the engine is doing."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+
+class Level(enum.Enum):
+    """How loudly a fault is said."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Status:
+    """Says each fault once; a success makes room for it to be said again."""
+
+    def __init__(self, show: Callable[[Level, str], None]) -> None:
+        self._show = show
+        self._said: set[str] = set()
+
+    def fault(self, code: str, sentence: str, level: Level = Level.ERROR) -> None:
+        """Tell the user, unless this has been said; the log gets it every time."""
+        _log.warning("%s: %s", code, sentence)
+        if code not in self._said:
+            self._said.add(code)
+            self._show(level, f"Tenon: {sentence}")
+
+    def say(self, sentence: str, level: Level) -> None:
+        """Answer something that the user has asked for; this is said every time."""
+        self._show(level, f"Tenon: {sentence}")
+
+    def well(self) -> None:
+        """Whatever was wrong is over."""
+        self._said.clear()
