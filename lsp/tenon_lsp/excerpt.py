@@ -1,18 +1,19 @@
 """Excerpt: the tree of a text with a hole in it; of a large text, of what stands near the hole alone.
 
-What is left out are whole statements, members or elements far away, of the blocks around the hole: so their headers
-stay, and the parser is asked about a page instead of a book. Knows no documents.
+What is left out are whole statements, members or elements far away, of the blocks around the hole; their headers
+stay, and so does whatever does not parse. The parser is asked about a page instead of a book. Knows no documents.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 
 import tree_sitter
 
 from tenon_lsp.syntax import Syntax
 
-WHOLE_CHARACTERS = 120_000  # up to here, parsing an edited text takes little
+WHOLE_CHARACTERS = 100_000  # up to here, parsing an edited text takes little
 NEAR_CHARACTERS = 3_000  # on either side
 
 
@@ -27,28 +28,21 @@ def without(syntax: Syntax, start: int, end: int) -> tuple[Syntax, int]:
         if node.parent is None or node.type in syntax.language.blocks:
             far += _far_children(syntax, node.named_children, start)
         node = node.parent
-    source, moved = syntax.source, start
-    for left, right in sorted(far, reverse=True):
-        source = source[:left] + source[right:]
+    kept, reached, moved = [], 0, start
+    for left, right in sorted(far):
+        kept.append(syntax.source[reached:left])
+        reached = right
         moved -= right - left if right <= start else 0
-    return Syntax(source, syntax.language), moved
+    return Syntax("".join([*kept, syntax.source[reached:]]), syntax.language), moved
 
 
-def _far_children(syntax: Syntax, children: list[tree_sitter.Node], at: int) -> list[tuple[int, int]]:
-    """The spans of `children` far before and far after `at`, with what separates them from the near ones."""
-    if not children:
-        return []
-    first = bisect.bisect_right(children, at - NEAR_CHARACTERS, key=lambda child: syntax.span(child)[1])
-    last = bisect.bisect_left(children, at + NEAR_CHARACTERS, key=lambda child: syntax.span(child)[0]) - 1
-    spans = []
-    if first > 0:
-        near = syntax.span(children[first])[0] if first < len(children) else at + 1
-        spans.append(
-            (syntax.span(children[0])[0], near if near <= at else syntax.span(children[first - 1])[1])
-        )
-    if last < len(children) - 1:
-        near = syntax.span(children[last])[1] if last >= 0 else at - 1
-        spans.append(
-            (near if near >= at else syntax.span(children[last + 1])[0], syntax.span(children[-1])[1])
-        )
-    return spans
+def _far_children(syntax: Syntax, children: list[tree_sitter.Node], at: int) -> Iterator[tuple[int, int]]:
+    """The spans of `children` far before and far after `at`, each with what separates it from the next nearer one."""
+    starts = [syntax.span(child)[0] for child in children]
+    ends = [syntax.span(child)[1] for child in children]
+    for index in range(min(bisect.bisect_left(ends, at - NEAR_CHARACTERS), len(children) - 1)):
+        if not children[index].has_error and starts[index + 1] <= at:
+            yield starts[index], starts[index + 1]
+    for index in range(max(bisect.bisect_right(starts, at + NEAR_CHARACTERS), 1), len(children)):
+        if not children[index].has_error and ends[index - 1] >= at:
+            yield ends[index - 1], ends[index]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from typing import Any
 
@@ -11,13 +12,14 @@ from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcContentModified, JsonRpcInvalidParams
 
 from tenon_engine.wire import FillStep, SlotState
-from tenon_lsp import actions, convert
+from tenon_lsp import actions, convert, features_documents
 from tenon_lsp.actions import Deed, Means, Offer, Refused
 from tenon_lsp.documents import Snapshot
 from tenon_lsp.engine_client import EngineError
 from tenon_lsp.hunks import Edit
 from tenon_lsp.place import Place
 from tenon_lsp.progress import Bar
+from tenon_lsp.scheduler import Superseded
 from tenon_lsp.server import TenonServer
 from tenon_lsp.status import Level
 
@@ -124,7 +126,11 @@ async def _carried_out(
         instruction,
         on_step=lambda step: bar.report(*_progress(step)),
     )
-    return await actions.carry_out(offer, snapshot, means)
+    job = functools.partial(actions.carry_out, offer, snapshot, means)
+    try:
+        return await session.scheduler.run(f"{offer.uri}{features_documents.ACTION}", 0, job)
+    except Superseded as error:
+        raise JsonRpcContentModified("the document has changed, or a newer action began") from error
 
 
 def _progress(step: FillStep) -> tuple[str, int]:

@@ -10,6 +10,8 @@ from lsprotocol import types
 from tenon_lsp import convert, related
 from tenon_lsp.server import TenonServer
 
+ACTION = "#action"  # behind a document's uri: what the scheduler calls the work of a code action
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,6 +49,7 @@ def _add_texts(server: TenonServer) -> None:
 
 def _change(server: TenonServer, document: types.VersionedTextDocumentIdentifier, events: Any) -> None:
     server.session.scheduler.cancel(document.uri)
+    server.session.scheduler.drop(document.uri + ACTION)
     if not server.session.documents.change(document.uri, document.version, convert.changes(events)):
         _log.warning("a change of a document that is not open is ignored")
     server.warm()

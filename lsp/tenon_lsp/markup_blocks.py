@@ -17,15 +17,13 @@ _QUOTES = re.compile(r"(?: {0,3}> ?)*")
 _ITEM = re.compile(r"([-+*]|\d{1,9}[.)])(?: +|$)")
 _RULE = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
-_UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*$")
+_UNDERLINE = re.compile(r"(?:=+|-+)[ \t\r]*$")
 _DELIMITERS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 _BAR = re.compile(r"(?<!\\)\|")
 _LEADS = r"[ \t>]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)*"
 _FENCE = re.compile(_LEADS + r"(?P<mark>`{3,}|~{3,})(?P<info>.*)")
 _RAW = re.compile(_LEADS + r"(?:<!--|<(?P<tag>pre|script|style|textarea)\b)", re.IGNORECASE)
-_MAY_OPEN = re.compile(
-    r"^.*(?:```|~~~|<!--|-->|</?(?:pre|script|style|textarea)\b).*$", re.IGNORECASE | re.MULTILINE
-)
+_RAW_HINT = re.compile(r"(?=[`~<-])(?:```|~~~|<!--|-->|</?(?:pre|script|style|textarea)\b)", re.IGNORECASE)
 
 
 class Role(enum.Enum):
@@ -89,6 +87,7 @@ class State:
     """What is open behind a line. Lists and items bear the number of the line that began them."""
 
     role: Role = Role.BLANK
+    has_paragraph: bool = False  # which the next line may go on with
     raw_end: str = NOTHING_OPEN  # the pattern of the line that ends the open fence or raw HTML
     quotes: int = 0
     levels: tuple[Level, ...] = ()
@@ -123,14 +122,16 @@ def step(state: State, text: str) -> tuple[State, bool]:
     """The state behind one more line, and whether the line goes on properly with the list or table it is in."""
     line = read(text)
     number = state.number + 1
-    if state.raw_end and line.quotes >= state.quotes:
+    if _is_in_raw(state, line):
         raw_end = raw_after(text, state.raw_end)
-        return dataclasses.replace(state, role=Role.RAW, raw_end=raw_end, number=number), True
+        return dataclasses.replace(state, role=Role.RAW, has_paragraph=False, raw_end=raw_end, number=number), True
     how = standing(state, line)
     levels, is_next = _levels_after(state, line, how)
     cells = cells_of(line)
-    columns, is_even = _columns_after(state, how, cells)
-    after = State(how.role, raw_opened(text), how.quotes, levels, columns, cells, number)
+    columns = (state.columns or cells) if how.role is Role.ROW else 0
+    is_even = cells == columns if columns else not (state.has_paragraph and state.cells and is_delimiter_row(line))
+    has_paragraph = how.role is Role.TEXT or (how.role is Role.ITEM and bool(line.body.strip()))
+    after = State(how.role, has_paragraph, raw_opened(text), how.quotes, levels, columns, cells, number)
     return after, is_next and is_even
 
 
@@ -144,19 +145,18 @@ def fold(state: State, lines: Iterable[str]) -> State:
 def standing(state: State, line: Line) -> Standing:
     """How `line` stands behind `state`."""
     role = _role(state, line)
-    goes_on = role is Role.TEXT and state.role in (Role.TEXT, Role.ITEM) and line.quotes <= state.quotes
-    if goes_on:  # with the text above, however it is indented
+    if role is Role.TEXT and state.has_paragraph and line.quotes <= state.quotes:  # goes on with the text above, however it is indented
         return Standing(role, state.quotes, _ids(state.levels), None, 0)
     inside = state.levels if line.quotes == state.quotes else ()
     owners = [level for level in inside if level.holds(line)]
-    beside = inside[len(owners) :][:1] if role is Role.ITEM else ()
+    beside = inside[len(owners) :][:1] if _begins_item(role, line) else ()
     list_id = next((level.list_id for level in beside if level.marker[-1] == line.marker[-1]), None)
     return Standing(role, line.quotes, _ids(owners), list_id, state.columns if role is Role.ROW else 0)
 
 
 def is_underline(line: Line) -> bool:
     """Whether a line makes a heading of the paragraph right above it."""
-    return not line.marker and bool(_UNDERLINE.match(line.body))
+    return bool(_UNDERLINE.match(line.text.lstrip(" \t>")))
 
 
 def is_heading(line: Line) -> bool:
@@ -244,22 +244,40 @@ def is_delimiter_row(line: Line) -> bool:
     return bool("-" in line.body and "|" in line.body and _DELIMITERS.match(line.body))
 
 
+def _is_in_raw(state: State, line: Line) -> bool:
+    """Whether a line belongs to the open fence or raw HTML, which ends with the quote or item around it."""
+    is_inside = line.quotes >= state.quotes and (not state.levels or state.levels[-1].holds(line))
+    return bool(state.raw_end) and (is_inside or line.is_blank)
+
+
+def _begins_item(role: Role, line: Line) -> bool:
+    return bool(line.marker) and role in (Role.ITEM, Role.RAW)
+
+
+def _only_goes_on(state: State, line: Line) -> bool:
+    """Whether a marker is read as text, for it cannot begin a list inside a paragraph: '2.', or one without text."""
+    is_beside = any(not level.holds(line) for level in state.levels)
+    is_paragraph = state.has_paragraph and line.quotes <= state.quotes and not is_beside
+    begins_lists = bool(line.body.strip()) and line.marker[:-1] in ("", "1")
+    return is_paragraph and not begins_lists
+
+
 def _role(state: State, line: Line) -> Role:
     is_inside = line.quotes == state.quotes
-    if (state.raw_end and line.quotes >= state.quotes) or raw_opened(line.text) or _RAW.match(line.text):
+    if _is_in_raw(state, line) or raw_opened(line.text) or _RAW.match(line.text):
         return Role.RAW
     if line.is_blank:
         return Role.BLANK
     is_deep_enough = not state.levels or state.levels[-1].holds(line)
-    if state.role is Role.TEXT and is_inside and is_deep_enough and _UNDERLINE.match(line.body):
+    if state.role is Role.TEXT and is_inside and is_deep_enough and is_underline(line):
         return Role.UNDERLINE
     if _RULE.match(line.body):
         return Role.RULE
     if line.marker:
-        return Role.ITEM
+        return Role.TEXT if _only_goes_on(state, line) else Role.ITEM
     if _HEADING.match(line.body):
         return Role.HEADING
-    is_under_header = state.cells > 0 and state.role in (Role.TEXT, Role.ITEM) and is_delimiter_row(line)
+    is_under_header = state.has_paragraph and is_delimiter_row(line) and cells_of(line) == state.cells
     return Role.ROW if is_inside and (state.columns or is_under_header) else Role.TEXT
 
 
@@ -268,7 +286,7 @@ def _levels_after(state: State, line: Line, how: Standing) -> tuple[tuple[Level,
     if how.role is Role.BLANK:
         return inside, True
     kept = tuple(level for level in inside if level.item_id in how.owners)
-    if how.role is not Role.ITEM:
+    if not _begins_item(how.role, line):
         return kept, True
     begun = Level(state.number, state.number, line.indent, line.marker, None)
     if len(kept) == len(inside):
@@ -279,14 +297,6 @@ def _levels_after(state: State, line: Line, how: Standing) -> tuple[tuple[Level,
     pace = begun.number - beside.number
     item = dataclasses.replace(begun, list_id=beside.list_id, step=pace if pace in (0, 1) else None)
     return (*kept, item), beside.goes_on(line)
-
-
-def _columns_after(state: State, how: Standing, cells: int) -> tuple[int, bool]:
-    if how.role is not Role.ROW:
-        return 0, True
-    if state.columns:
-        return state.columns, cells == state.columns
-    return (cells, True) if cells == state.cells else (0, False)
 
 
 def _ids(levels: Iterable[Level]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ The rules run one after the other, until none of them changes anything. Knows no
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterator
 
@@ -16,12 +17,13 @@ from tenon_lsp.place import Place
 
 _LINES_ABOVE_AT_MOST = 200  # a block that is longer is read from its middle
 _LINES_BELOW_AT_MOST = 40
-_PARAGRAPH_CHARACTERS_AT_MOST = 2_000  # on either side of the place
+_PARAGRAPH_CHARACTERS_AT_MOST = 1_000  # on either side of the place
 
 _START = re.compile(
     r"(?P<quote>(?:[ \t]*>)+)?[ \t]*(?P<marker>[-+*]|\d{1,9}[.)]|#{1,6})?(?:[ \t]+(?P<task>\[[ xX]\]))?(?P<gap>[ \t]*)"
 )
 _LONE_MARKER = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)]|#{1,6}|[|>])?(?:[ \t]+\[[ xX]?\]?)?[ \t]*")
+_INDENT_OF_CODE = re.compile(r" {0,3}\t[ \t]*| {4}[ \t]*")
 _ORDERED = r"\d{1,9}[.)](?=[ \t]|$)"
 _BULLET = r"[-+*](?=[ \t]|$)"
 _HASHES = r"#{1,6}(?=[ \t]|$)"
@@ -34,7 +36,7 @@ class Surroundings:
     above: State  # behind the last line above
     before: str
     after: str
-    below: tuple[str, ...]  # up to the first line that is not blank
+    below: tuple[str, ...]  # up to the line behind the first one that is not blank
     is_titled_below: bool  # whether a heading with an underline begins right below
     paragraph: tuple[str, str]  # what is read together with the place's line: before it, and after it
     place: Place
@@ -54,7 +56,7 @@ class Surroundings:
             above=blocks.fold(State(), above),
             before=before,
             after=after,
-            below=tuple(below[: _first_solid(below) + 1]),
+            below=tuple(below[: _first_solid(below) + 2]),
             is_titled_below=any(blocks.is_underline(blocks.read(line)) for line in further),
             paragraph=(
                 _paragraph_before(above, before),
@@ -124,10 +126,12 @@ def _cut_repeated_start(text: str, around: Surroundings) -> str:
 
 
 def _cut_to_shape(text: str, around: Surroundings) -> str:
-    """One line in a heading, a cell, and a code span or link that goes on behind the place."""
+    """One line in a heading or cell, and where the line's first word, a code span or a link goes on behind the place."""
     if around.is_row:
         return _cut_row(text.partition("\n")[0], around)
-    is_inside = bool(around.after.strip()) and bool(left_open(around.before[-_PARAGRAPH_CHARACTERS_AT_MOST:]))
+    before = around.before[-_PARAGRAPH_CHARACTERS_AT_MOST:]
+    is_at_start = bool(before.strip()) and _START.fullmatch(before)
+    is_inside = bool(around.after.strip()) and bool(is_at_start or left_open(before))
     if "\n" in text and (is_inside or around.is_heading):
         return text.partition("\n")[0].rstrip()
     return text
@@ -154,11 +158,10 @@ def _columns(around: Surroundings) -> int:
     """How many columns the table has that the place is in; 0 when nothing says it yet."""
     if around.above.columns:
         return around.above.columns
-    line = blocks.read(around.before + around.after)
-    if around.above.cells and blocks.is_delimiter_row(line):
-        return around.above.cells
     below = blocks.read(around.below[0]) if around.below else None
-    return blocks.cells_of(below) if below and blocks.is_delimiter_row(below) else 0
+    if below and blocks.is_delimiter_row(below):
+        return blocks.cells_of(below)
+    return around.above.cells if around.above.has_paragraph else 0  # of the row above, whatever table that is in
 
 
 def _cut_blocks(text: str, around: Surroundings) -> str:
@@ -173,7 +176,7 @@ def _cut_blocks(text: str, around: Surroundings) -> str:
         whole, behind = fitting[count - 1]
         can_end = lines[count : count + 1] == [around.before] if around.is_in_front else True
         if after.strip():
-            can_end = behind.role in (base.role, Role.TEXT)
+            can_end = behind.role in (base.role, Role.TEXT) and not _INDENT_OF_CODE.fullmatch(whole)
         is_lone = not after.strip() and _says_nothing(whole, is_first=count == 1, around=around)
         if can_end and not is_lone and _keeps(behind, base, below, around):
             return _first_of(lines, count, around)
@@ -196,7 +199,7 @@ def _goes_on(whole: str, state: State, is_proper: bool, around: Surroundings) ->
     """Whether a line of the fill is one that may follow those above it."""
     if state.role is Role.RAW:
         return True
-    next_below = around.below[-1] if around.below else ""
+    next_below = next((line for line in around.below if line.strip()), "")
     is_echo = state.role is Role.ITEM and whole.rstrip() == next_below.rstrip()
     quotes = blocks.read(around.before).quotes
     return is_proper and not is_echo and blocks.read(whole).quotes >= quotes
@@ -219,24 +222,24 @@ def _first_of(lines: list[str], count: int, around: Surroundings) -> str:
 def _keeps(now: State, base: State, below: tuple[str, ...], around: Surroundings) -> bool:
     """Whether what stands below is what it was, when `now` stands in place of `base` before it."""
     if now.raw_end != base.raw_end:
-        rest = around.place.suffix[len(around.after) :]
+        rest = around.place.suffix[0 if around.is_in_front else len(around.after) :]
         return blocks.imbalance(rest, now.raw_end) < blocks.imbalance(rest, base.raw_end)
-    joins = {Role.TEXT, Role.ITEM}
-    if around.is_titled_below and now.role in joins and base.role not in joins:
+    if around.is_titled_below and now.has_paragraph and not base.has_paragraph:
         return False
-    for text in below:
+    for text, further in itertools.zip_longest(below, below[1:], fillvalue=""):
         line = blocks.read(text)
         if not line.is_blank and not now.raw_end:
-            return _keeps_line(now, base, line)
+            return _keeps_line(now, base, line, begins_table=blocks.is_delimiter_row(blocks.read(further)))
         now, base = blocks.fold(now, [text]), blocks.fold(base, [text])
     return True
 
 
-def _keeps_line(now: State, base: State, line: blocks.Line) -> bool:
+def _keeps_line(now: State, base: State, line: blocks.Line, *, begins_table: bool) -> bool:
     is_so, was = blocks.standing(now, line), blocks.standing(base, line)
     if is_so.role is not was.role:  # a row, where the fill mends a torn table
         mends = is_so.role is Role.ROW and was.role is Role.TEXT and is_so.columns > 0
-        return mends and blocks.cells_of(line) == is_so.columns
+        begins_table = begins_table or blocks.is_delimiter_row(line)
+        return mends and blocks.cells_of(line) == is_so.columns and not begins_table
     if (is_so.quotes, is_so.owners, is_so.columns) != (was.quotes, was.owners, was.columns):
         return False
     if is_so.list_id != was.list_id:
@@ -289,7 +292,11 @@ def _first_solid(lines: list[str]) -> int:
 def _paragraph_before(above: list[str], before: str) -> str:
     lines = [before]
     for line in reversed(above):
-        if blocks.begins_block(lines[0]) or not line.strip() or sum(map(len, lines)) > _PARAGRAPH_CHARACTERS_AT_MOST:
+        if (
+            blocks.begins_block(lines[0])
+            or not line.strip()
+            or sum(map(len, lines)) > _PARAGRAPH_CHARACTERS_AT_MOST
+        ):
             break
         lines.insert(0, line)
     return "\n".join(lines)[-_PARAGRAPH_CHARACTERS_AT_MOST:]

@@ -33,6 +33,7 @@ class _Open:
     mark: str
     count: int
     start: int
+    is_sure: bool = True  # inside a word it opens only where something closes it: 2*3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _unmatched_between(text: str, start: int, end: int) -> Iterator[Unmatched]:
             if closing < 0:
                 yield Unmatched(found.start(), "](", True)
             position = max(position, closing)
-    yield from (Unmatched(each.start, each.mark, True) for each in opened)
+    yield from (Unmatched(each.start, each.mark, True) for each in opened if each.is_sure)
 
 
 def _run(text: str, found: re.Match[str], opened: list[_Open], span: tuple[int, int]) -> Iterator[Unmatched]:
@@ -121,8 +122,8 @@ def _run(text: str, found: re.Match[str], opened: list[_Open], span: tuple[int, 
     left_over = _close(opened, mark, len(found.group())) if is_right else len(found.group())
     if not left_over:
         return
-    if is_left and not (before.isalnum() and after.isalnum()):
-        opened.append(_Open(mark, left_over, found.start()))
+    if is_left:
+        opened.append(_Open(mark, left_over, found.start(), not (before.isalnum() and after.isalnum())))
     elif is_right and not is_left and len(found.group()) > 1:  # a lone one is a footnote's star
         yield Unmatched(found.start(), mark, False)
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcContentModified, JsonRpcException
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError
 from pygls.protocol import LanguageServerProtocol
 
 _log = logging.getLogger(__name__)
@@ -52,11 +52,14 @@ class TenonProtocol(LanguageServerProtocol):
 
     def _send_handler_result(self, future: Future[Any], *, msg_id: str | int) -> None:
         error = None if future.cancelled() else future.exception()
-        if isinstance(error, JsonRpcContentModified):
-            self._request_futures.pop(msg_id, None)
-            self._send_response(msg_id, error=error.to_response_error())
-        else:
+        if error is None:
             super()._send_handler_result(future, msg_id=msg_id)
+            return
+        self._request_futures.pop(msg_id, None)
+        if not isinstance(error, JsonRpcException):
+            _log.error("a request failed", exc_info=error)
+            error = JsonRpcInternalError(f"{type(error).__name__} (see the server's log)")
+        self._send_response(msg_id, error=error.to_response_error())
 
     def _handle_response(
         self, msg_id: str | int, result: Any = None, error: types.ResponseError | None = None

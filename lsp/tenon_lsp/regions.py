@@ -1,12 +1,14 @@
 """Regions: the part of a document around a place that is written in one language.
 
-A fence inside markdown, its front matter, a script or a style inside HTML; everywhere else the whole document.
+A fence inside markdown, also inside markdown that is itself in a fence; its front matter; a script or a style inside
+HTML; everywhere else the whole document.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 
 import tree_sitter
 
@@ -16,6 +18,10 @@ from tenon_lsp.syntax import Syntax
 
 _METADATA = {"minus_metadata": "yaml", "plus_metadata": "toml"}
 _RAW_TEXT = {"script_element": "javascript", "style_element": "css"}
+_SCRIPT_KIND = re.compile(r"""\s(?:lang|type)\s*=\s*["']?(?:text/|application/)?([^"'\s>]+)""", re.IGNORECASE)
+_AT_TOP = ("section", "document")
+
+_Span = tuple[str, int, int]  # language, start, end
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,14 +42,16 @@ class Region:
 
 def region_at(snapshot: Snapshot, offset: int) -> Region:
     """The innermost region around `offset`."""
-    syntax = snapshot.syntax
-    found = syntax and _injected(syntax, offset)
     source = snapshot.text.source
-    if not found:
-        return Region(snapshot.language, 0, len(source), source, syntax, True)
-    language, start, end = found
-    text = source[start:end]
-    return Region(language, start, end, text, _parsed(text, language), False)
+    region = Region(snapshot.language, 0, len(source), source, snapshot.syntax, True)
+    while region.syntax and (found := _injected(region.syntax, region.inside(offset))):
+        language, start, end = found
+        text = region.text[start:end]
+        start, end = region.start + start, region.start + end
+        region = Region(language, start, end, text, _parsed(text, language), False)
+        if language == "html":  # a script of a fence: its end is not that of a line
+            break
+    return region
 
 
 @functools.lru_cache(maxsize=8)
@@ -51,8 +59,8 @@ def _parsed(text: str, language: str) -> Syntax | None:
     return Syntax.parse(text, language)
 
 
-def _injected(syntax: Syntax, offset: int) -> tuple[str, int, int] | None:
-    """Language, start and end of the injected piece around `offset`."""
+def _injected(syntax: Syntax, offset: int) -> _Span | None:
+    """The injected piece around `offset`."""
     if syntax.language.id not in ("markdown", "html"):
         return None
     node: tree_sitter.Node | None = syntax.node_at(max(offset - 1, 0), offset)
@@ -60,43 +68,48 @@ def _injected(syntax: Syntax, offset: int) -> tuple[str, int, int] | None:
         if node.type == "fenced_code_block":
             return _fence(syntax, node, offset)
         if node.type in _METADATA:
-            return _between_lines(syntax, node, offset, _METADATA[node.type], has_end=True)
+            last = syntax.span(node)[0] + len(_text(syntax, node).rstrip())
+            return _between_lines(syntax, node, last, _METADATA[node.type], offset)
         if node.type in _RAW_TEXT:
             return _raw_text(syntax, node, offset)
         node = node.parent
     return None
 
 
-def _fence(syntax: Syntax, node: tree_sitter.Node, offset: int) -> tuple[str, int, int] | None:
+def _fence(syntax: Syntax, node: tree_sitter.Node, offset: int) -> _Span | None:
     info = next((child for child in node.children if child.type == "info_string"), None)
-    words = _text(syntax, info).replace("{", " ").replace("}", " ").replace(",", " ").split() if info else []
-    language = languages.language_id(words[0].lstrip(".")) if words else "plaintext"
+    words = re.split(r"[{}\s,]+", _text(syntax, info).strip("{} \t,")) if info else [""]
+    language = languages.language_id(words[0].lstrip(".")) or "plaintext"
     fences = [child for child in node.children if child.type == "fenced_code_block_delimiter"]
-    return _between_lines(syntax, node, offset, language, has_end=len(fences) > 1)
+    if len(fences) > 1:
+        return _between_lines(syntax, node, syntax.span(fences[-1])[0], language, offset)
+    start, end = syntax.span(node)
+    first = syntax.source.find("\n", start, end) + 1
+    # What is written on the next line is part of an open fence, unless a list or a quote ends there.
+    goes_on = syntax.source[end - 1] != "\n" or (node.parent is not None and node.parent.type in _AT_TOP)
+    return (language, first, end) if first and first <= offset < end + goes_on else None
 
 
 def _between_lines(
-    syntax: Syntax, node: tree_sitter.Node, offset: int, language: str, *, has_end: bool
-) -> tuple[str, int, int] | None:
-    """What stands between the first line of `node` and, where it has an end, its last line."""
-    start, end = syntax.span(node)
-    first_end = syntax.source.find("\n", start, end)
-    if first_end < 0:
-        return None
-    if has_end:
-        end = syntax.source.rfind("\n", start, len(syntax.source[:end].rstrip("\r\n"))) + 1
-    return (language, first_end + 1, end) if first_end < offset <= max(end - 1, first_end + 1) else None
+    syntax: Syntax, node: tree_sitter.Node, last: int, language: str, offset: int
+) -> _Span | None:
+    """What stands between the first line of `node` and the line that `last` is on."""
+    start = syntax.span(node)[0]
+    first, end = syntax.source.find("\n", start, last) + 1, syntax.source.rfind("\n", start, last) + 1
+    return (language, first, end) if first <= offset < end else None
 
 
-def _raw_text(syntax: Syntax, node: tree_sitter.Node, offset: int) -> tuple[str, int, int] | None:
+def _raw_text(syntax: Syntax, node: tree_sitter.Node, offset: int) -> _Span | None:
     tags = [child for child in node.children if child.type in ("start_tag", "end_tag")]
     if len(tags) != 2:
         return None
     start, end = syntax.span(tags[0])[1], syntax.span(tags[1])[0]
-    head = _text(syntax, tags[0])
-    language = "typescript" if 'lang="ts"' in head or "typescript" in head else _RAW_TEXT[node.type]
-    if "json" in head and node.type == "script_element":
+    kind = _SCRIPT_KIND.search(_text(syntax, tags[0]))
+    language = languages.language_id(kind[1]) if kind else ""
+    if "json" in language:  # of linked data, import maps have no name for it
         language = "json"
+    if languages.find(language) is None:
+        language = _RAW_TEXT[node.type]
     return (language, start, end) if start <= offset <= end else None
 
 

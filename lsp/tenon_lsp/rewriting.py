@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from tenon_lsp.place import Place
@@ -12,7 +13,7 @@ _WRAPPER = re.compile(r"\A(`{3,}|~{3,})[^\n]*\n(.*)\n[ \t]*\1[ \t]*\n?\Z", re.DO
 def fitting(new: str, old: str, place: Place) -> str:
     """`new` as it fits in place of `old`, '' when it cannot."""
     new = _without_wrapper(new, old).rstrip("\r\n")
-    new = _with_indent(new, place)
+    new = _with_indent(_with_unit(new, place), place)
     return new if new.strip() and parses_as_well(new, place) else ""
 
 
@@ -30,6 +31,28 @@ def _without_wrapper(new: str, old: str) -> str:
     found = _WRAPPER.match(new.strip())
     is_own = old.lstrip().startswith(("```", "~~~"))
     return found.group(2) if found and not is_own else new
+
+
+def _with_unit(new: str, place: Place) -> str:
+    """Indent with tabs where the document does and the model did not, and the other way round."""
+    theirs, ours = _indents(place.snapshot.text.source), _indents(new)
+    if not theirs or not ours:
+        return new
+    has_tabs = any("\t" in each for each in theirs)
+    if has_tabs and not any("\t" in each for each in ours):
+        unit, replacement = " " * math.gcd(*map(len, ours)), "\t"
+    elif not has_tabs and any("\t" in each for each in ours):
+        unit, replacement = "\t", " " * math.gcd(*map(len, theirs))
+    else:
+        return new
+    lines = new.split("\n")
+    return "\n".join(_indent(line).replace(unit, replacement) + line[len(_indent(line)) :] for line in lines)
+
+
+def _indents(text: str) -> list[str]:
+    """What the indented lines of a text are indented with."""
+    found = (_indent(line) for line in text.split("\n") if line.strip())
+    return [indent for indent in found if indent]
 
 
 def _with_indent(new: str, place: Place) -> str:

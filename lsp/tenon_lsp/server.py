@@ -25,6 +25,8 @@ from tenon_lsp.session import Session
 from tenon_lsp.settings import SECTION, Settings
 from tenon_lsp.status import Level, Status
 
+COMPLAINTS_SHOWN = 3
+
 _COPILOT_OPTIONS = ("editorInfo", "editorPluginInfo")  # who sends them understands didChangeStatus
 _STATUS_KINDS = {EngineState.FAILED: "Error", EngineState.STOPPED: "Inactive"}
 _BUSY = (EngineState.STARTING, EngineState.LOADING, EngineState.BUSY)
@@ -65,7 +67,7 @@ class TenonServer(LanguageServer):
         self.wants_status = any(self._options.pop(key, None) is not None for key in _COPILOT_OPTIONS)
         settings, complaints = Settings.parse(self._options)
         self.session = Session(
-            documents=Documents(Encoding(str(self.workspace.position_encoding))),
+            documents=Documents(Encoding(types.PositionEncodingKind(self.workspace.position_encoding).value)),
             engine=self._new_engine(settings),
             scheduler=Scheduler(),
             status=Status(self._show),
@@ -177,8 +179,9 @@ class TenonServer(LanguageServer):
         for complaint in complaints:
             _log.warning("settings: %s", complaint)
         if complaints:
-            more = f" ({len(complaints) - 1} more in the log)" if len(complaints) > 1 else ""
-            self._show(Level.WARNING, f"Tenon: {complaints[0]}{more}")
+            more = complaints[COMPLAINTS_SHOWN:]
+            said = [*complaints[:COMPLAINTS_SHOWN], *([f"({len(more)} more in the log)"] if more else [])]
+            self._show(Level.WARNING, f"Tenon: {' '.join(said)}")
 
 
 def _merged(one: Any, other: Any) -> Any:

@@ -22,14 +22,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import tree_sitter
 
 from tenon_lsp import languages, markup
-from tenon_lsp.brackets import closed, opened, surplus
+from tenon_lsp.brackets import closed, surplus
 from tenon_lsp.excerpt import without
 from tenon_lsp.place import Place
 from tenon_lsp.syntax import Syntax
 
 SYNTAX = "syntax"  # the reason of what was cut because it did not parse
 
-_TRIES_AT_MOST = 12  # of shorter pieces, each of which is parsed
+_TRIES_AT_MOST = 10  # of shorter pieces, each of which is parsed
 _PASSES_AT_MOST = 8
 _BELOW_CHARACTERS = 16_384  # how far an echo is looked for
 
@@ -89,7 +89,7 @@ def _trim(text: str, ground: _Ground) -> Trimmed:
 
 def _apply(text: str, ground: _Ground, fired: set[str]) -> str:
     for reason, rule in _RULES:
-        changed = rule(text, ground) if text.strip() else ""
+        changed = rule(text, ground) if text.strip() else text
         if changed != text:
             fired.add(reason)
         text = changed
@@ -106,11 +106,10 @@ class _Ground:
         row = languages.find(place.language)
         self.is_prose = row is not None and row.is_prose
         self.start = place.region.inside(place.start)
-        self.syntax: Syntax | None = None  # with nothing in the place
+        self._filled: dict[str, Syntax] = {}  # by fill; never any without the one of ''
         if place.region.syntax and not self.is_prose:
             end = place.region.inside(place.end)
-            self.syntax, self.start = without(place.region.syntax, self.start, end)
-        self._filled: dict[str, Syntax] = {}
+            self._filled[""], self.start = without(place.region.syntax, self.start, end)
 
     @functools.cached_property
     def line_end(self) -> str:
@@ -128,22 +127,17 @@ class _Ground:
         near = self.place.suffix[len(self.after) : len(self.after) + _BELOW_CHARACTERS]
         return _spoken(_LINE_END.split(near)[1:])
 
-    @functools.cached_property
-    def error_count(self) -> int:
-        """How much does not parse with nothing in the place."""
-        return _error_count(self.syntax) if self.syntax else 0
-
     def filled(self, text: str) -> Syntax | None:
         """The tree with `text` in the place."""
-        if self.syntax and text not in self._filled:
+        if self._filled and text not in self._filled:
             new = text.replace("\n", self.line_end)
-            self._filled[text] = self.syntax.edited(self.start, self.start, new)
+            self._filled[text] = self._filled[""].edited(self.start, self.start, new)
         return self._filled.get(text)
 
-    def errors(self, text: str) -> int:
-        """How much does not parse with `text` in the place."""
+    def errors(self, text: str) -> tuple[int, bool]:
+        """How much does not parse with `text` in the place, and whether anything; there are errors without a node."""
         filled = self.filled(text)
-        return _error_count(filled) if filled else 0
+        return (len(filled.errors), filled.tree.root_node.has_error) if filled else (0, False)
 
     def kept(self, text: str, end: int) -> str:
         """`text[:end]` without the space at its end; a tail that has a line of its own keeps it."""
@@ -176,7 +170,7 @@ def _cut_region_end(text: str, ground: _Ground) -> str:
 
 
 def _cut_markup(text: str, ground: _Ground) -> str:
-    return markup.cut(text, ground.place) if ground.is_prose else text
+    return markup.cut(text, ground.place)
 
 
 def _cut_left_block(text: str, ground: _Ground) -> str:
@@ -185,7 +179,7 @@ def _cut_left_block(text: str, ground: _Ground) -> str:
         return text
     if filled := ground.filled(text):
         text = _cut_by_tree(_Fill(text, filled, ground))
-        if not (filled.language.is_indented and ground.error_count):
+        if not (filled.language.is_indented and any(ground.errors(""))):
             return text
     return _cut_by_indentation(text, ground)  # no tree says where blocks end, or one that is damaged
 
@@ -209,27 +203,29 @@ class _Fill:
         return len(self.tree.source[start:offset].replace(self.ground.line_end, "\n"))
 
     def is_around(self, node: tree_sitter.Node) -> bool:
-        """Whether the place is inside of a block: one that the fill's first line does not end on its own line."""
+        """Whether the place is inside of a block, of which the fill goes on to say something."""
         if node.type not in self.tree.language.blocks or not node.children:
             return False
-        start, end = self.span(node)
+        (start, end), first, last = self.span(node), node.children[0], node.children[-1]
         if start == 0:  # a body without a mark before it
-            return not self.ground.before.strip() and not _is_mark(node.children[0])
-        if end <= 0 and _is_mark(node.children[-1]):
+            return not self.ground.before.strip() and not _is_mark(first)
+        if _is_mark(last) and not self.text[: max(self.span(last)[0], 0)].strip():
             return False
-        is_of_this_line = start >= -len(self.ground.before) and end <= self.text.find("\n")
-        return start < 0 and not is_of_this_line
+        return start < 0 and not self._is_of_this_line(start, end)
 
     def definition_end(self, node: tree_sitter.Node) -> int:
         """The end of the statement that defines `node`, which the place is inside of; 0 where it is none."""
         start, end = self.span(node)
-        if node.type in self.tree.language.scopes and start < 0 and end > self.text.find("\n"):
+        if node.type in self.tree.language.scopes and start < 0 and not self._is_of_this_line(start, end):
             for _ in range(3):  # an export, a declaration, a decorator around it
                 outer = node.parent
                 if outer is None or outer.parent is None or outer.type in self.tree.language.blocks:
                     return self.span(node)[1]
                 node = outer
         return 0
+
+    def _is_of_this_line(self, start: int, end: int) -> bool:
+        return start >= -len(self.ground.before) and end <= self.text.find("\n")
 
 
 def _cut_by_tree(fill: _Fill) -> str:
@@ -285,7 +281,7 @@ def _cut_echo(text: str, ground: _Ground) -> str:
         is_echo = len(piece) < len(text.rstrip()) and _WORD.search(tail)
         is_another_depth = not piece.strip() and tail[0].isspace()
         is_drawing = len(set(tail)) == 1 and (ground.before + piece).endswith(tail[0])
-        return piece if is_echo and not (is_another_depth or is_drawing or opened(piece)) else text
+        return piece if is_echo and not (is_another_depth or is_drawing or surplus(piece) < 0) else text
     lines = text.split("\n")
     whole = [ground.before + lines[0], *lines[1:]]
     for index in range(1 if ground.before.strip() else 0, len(whole)):
@@ -297,10 +293,10 @@ def _cut_echo(text: str, ground: _Ground) -> str:
 
 def _cut_errors(text: str, ground: _Ground) -> str:
     """The longest piece that parses as well as the document did without it."""
-    if ground.errors(text) <= ground.error_count:
+    if ground.errors(text) <= ground.errors(""):
         return text
     pieces = itertools.islice(_pieces(text, ground), _TRIES_AT_MOST)
-    return next((piece for piece in pieces if piece and ground.errors(piece) <= ground.error_count), "")
+    return next((piece for piece in pieces if piece and ground.errors(piece) <= ground.errors("")), "")
 
 
 def _pieces(text: str, ground: _Ground) -> Iterator[str]:
@@ -325,10 +321,6 @@ _RULES: tuple[tuple[str, Callable[[str, _Ground], str]], ...] = (
     (SYNTAX, _cut_errors),
 )
 _ORDER = ("blank", "line-ends", *(reason for reason, _ in _RULES))
-
-
-def _error_count(syntax: Syntax) -> int:
-    return max(len(syntax.errors), int(syntax.tree.root_node.has_error))
 
 
 def _is_mark(node: tree_sitter.Node) -> bool:

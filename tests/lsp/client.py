@@ -124,6 +124,7 @@ class Client(Connection):
         """Make a server that tests share ready for the next one."""
         self.hold.clear()
         self.release()
+        await self.cancel_all()
         for document in [*self.documents.values()]:
             self.close(document)
         await self.configure({})

@@ -178,6 +178,13 @@ class Connection:
         """Return when the server has read everything sent so far."""
         await self.request("workspace/symbol", {"query": ""}).reply()
 
+    async def cancel_all(self) -> None:
+        """Cancel every request under way, and wait until each is answered."""
+        under_way = [Pending(self, number, future) for number, future in self._pending.items() if number]
+        self.send(*(pending.cancellation() for pending in under_way))
+        for pending in under_way:
+            await pending.reply()
+
     def release(self) -> None:
         """Answer what was held back, the newest first."""
         while self.held:

@@ -11,7 +11,7 @@ from tests.lsp.document import LINE_END, Document, Json
 
 _CONTROL = re.compile(r"<\|[^|<>\s]*\|>|</?s>|\[MASK\]|<(?:mask|pad|eos|unk)>|\ufffd|\x00", re.IGNORECASE)
 _WORD = re.compile(r"\w")
-_PAIRS = ("()", "[]", "{}")
+_PAIRS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 
 def check(document: Document, offset: int, items: list[Json], selected: Json | None = None) -> list[str]:

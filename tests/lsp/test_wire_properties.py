@@ -1,12 +1,13 @@
 """Random documents, edits, answers and keystrokes against the real server: what must hold whatever is typed.
 
 What the server believes a document says is read off what the scripted engine was asked. `TENON_STORM` is the number of
-steps of the keystroke storm.
+steps of the keystroke storm, `TENON_EXAMPLES` the number of examples of each property.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import random
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tests.lsp.connection import ABANDONED, Pending, children, on_loop
 from tests.lsp.document import LINE_END, Document
 
 ENCODINGS = ("utf-8", "utf-16", "utf-32")
+EXAMPLES = int(os.environ.get("TENON_EXAMPLES", "60"))
 STORM_STEPS = int(os.environ.get("TENON_STORM", "300"))
 GROWTH_KB_MAX = 24 * 1024
 
@@ -113,7 +115,7 @@ RAW_EXTRAS = [
 ]
 
 examples = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
@@ -227,21 +229,33 @@ class Storm:
     def __init__(self, client: Client, seed: int) -> None:
         self.client = client
         self.random = random.Random(seed)
-        languages = ["python", "markdown", "plaintext"]
-        self.documents = [client.open("", language) for language in languages]
+        self.documents: list[Document] = []
         self.questions: list[Question] = []
-        self.asked = {document.uri: 0 for document in self.documents}
-        # What the server must know of by now: it has answered something sent later.
-        self.known = {document.uri: (1, 0) for document in self.documents}
+        self.asked: dict[str, int] = {}  # requests for a document
+        # Version and request that the server must know of by now: it has answered something sent later.
+        self.known: dict[str, tuple[float, float]] = {}
+        for language in ("python", "markdown", "plaintext"):
+            self.open(language)
         self.answers = 0
 
     async def step(self) -> None:
         """One thing that a user or an editor does."""
         act = self.random.choices(
-            [self.type, self.delete, self.ask, self.cancel, self.say, self.collect, self.settle],
-            [40, 8, 30, 8, 4, 6, 4],
+            [self.type, self.delete, self.ask, self.cancel, self.say, self.collect, self.settle, self.swap],
+            [40, 8, 30, 8, 4, 6, 4, 1],
         )[0]
         await act()
+
+    def open(self, language: str, text: str = "") -> None:
+        document = self.client.open(text, language)
+        self.documents.append(document)
+        self.asked[document.uri], self.known[document.uri] = 0, (1, 0)
+
+    async def swap(self) -> None:
+        """Close a document and open another one with its text."""
+        document = self.documents.pop(self.random.randrange(len(self.documents)))
+        self.client.close(document)
+        self.open(document.language, document.text)
 
     async def type(self) -> None:
         document = self.random.choice(self.documents)
@@ -286,7 +300,8 @@ class Storm:
 
     async def settle(self) -> None:
         """Learn what the server must have read by now; what has come before that is judged by what it knew then."""
-        now = {document.uri: (document.version, self.asked[document.uri]) for document in self.documents}
+        now: dict[str, tuple[float, float]] = dict.fromkeys(self.known, (math.inf, math.inf))  # closed
+        now |= {document.uri: (document.version, self.asked[document.uri]) for document in self.documents}
         await self.client.barrier()
         come = [question for question in self.questions if question.pending.message.done()]
         for question in come:
