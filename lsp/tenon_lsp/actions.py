@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tenon_engine.wire import FillRequest, FillResult, FillStep, Hole, Segment
-from tenon_lsp import rewriting
+from tenon_lsp import gate, rewriting
 from tenon_lsp.context import Budget, window
 from tenon_lsp.documents import Snapshot
 from tenon_lsp.engine_client import Engine
@@ -106,8 +106,7 @@ def offers(place: Place, settings: Settings) -> list[Offer]:
     elif place.start == place.end and (syntax := place.region.syntax) and not syntax.language.is_prose:
         is_docstring = syntax.kind_at(place.region.inside(place.start)) is Kind.DOCSTRING
         deeds.append(Deed.COMPLETE_DOCSTRING if is_docstring else Deed.COMPLETE_BLOCK)
-    start, end = (place.start, place.end) if place.start < place.end else (0, len(source))
-    if any(marker in source[start:end] for marker in settings.hole_markers):
+    if _markers(snapshot, place.start, place.end, settings.hole_markers):
         deeds.append(Deed.FILL_HOLES)
     return [Offer(deed, snapshot.uri, snapshot.version, place.start, place.end) for deed in deeds]
 
@@ -150,14 +149,20 @@ async def _complete(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit
     hole = Hole(min(_BLOCK_FACTOR * means.settings.max_tokens, _TOKENS_AT_MOST))
     result = await _ask(place, (hole,), (), means, candidates=means.settings.alternatives)
     texts = [(candidate.text, candidate.confidence) for candidate in result.holes[0].candidates]
-    fitting = best(texts, place, one_line=bool(place.after.strip()), min_confidence=0.0)
+    fitting = best(texts, place, one_line=gate.goes_on(place), min_confidence=0.0)
     if not fitting:
         raise Refused("the model has nothing that fits here")
     return [Edit(place.start, place.start, fitting[0][0])]
 
 
 async def _fill_holes(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit]:
-    spans = _markers(offer, snapshot, means.settings.hole_markers)
+    spans = _markers(snapshot, offer.start, offer.end, means.settings.hole_markers)
+    if not spans:
+        raise Refused("there is no marker of a hole here")
+    if len(spans) > HOLES_AT_MOST:
+        raise Refused(
+            f"there are {len(spans)} holes, {HOLES_AT_MOST} at once are the most; select some of them"
+        )
     source = snapshot.text.source
     between = [source[end:start] for (_, end), (start, _) in itertools.pairwise(spans)]
     whole = Place.at(snapshot, spans[0][0], spans[-1][1])
@@ -195,30 +200,28 @@ async def _ask(
 
 
 def _selected(offer: Offer, snapshot: Snapshot) -> tuple[Place, str]:
-    """The selection without the line ends it ends with, which stay."""
-    text = snapshot.text.source[offer.start : offer.end].rstrip("\r\n")
-    if not text.strip():
+    """The selection without the space at its start and end, which stays: indentation and line ends."""
+    selected = snapshot.text.source[offer.start : offer.end]
+    text = selected.strip()
+    if not text:
         raise Refused("nothing is selected")
     if len(text) > SELECTION_CHARACTERS:
         raise Refused(f"the selection is too long, {SELECTION_CHARACTERS} characters are the most")
-    return Place.at(snapshot, offer.start, offer.start + len(text)), text
+    start = offer.start + len(selected) - len(selected.lstrip())
+    return Place.at(snapshot, start, start + len(text)), text
 
 
-def _markers(offer: Offer, snapshot: Snapshot, markers: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the markers stand in the selection, or in the whole document when it is empty."""
-    start, end = offer.start, offer.end
+def _markers(snapshot: Snapshot, start: int, end: int, markers: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the markers stand in a selection, or in the whole document when it is empty."""
+    source = snapshot.text.source
     if start == end:
-        start, end = 0, len(snapshot.text.source)
+        start, end = 0, len(source)
+    if not markers:
+        return []
     pattern = re.compile("|".join(_alone(each) for each in sorted(markers, key=len, reverse=True)))
-    found = [match.span() for match in pattern.finditer(snapshot.text.source, start, end)]
-    spans = [span for span in found if not _is_rule(Place.at(snapshot, *span))]
-    if not spans:
-        raise Refused("there is no marker of a hole here")
-    if len(spans) > HOLES_AT_MOST:
-        raise Refused(
-            f"there are {len(spans)} holes, {HOLES_AT_MOST} at once are the most; select some of them"
-        )
-    return spans
+    found = (match.span() for match in pattern.finditer(source, start))
+    inside = itertools.takewhile(lambda span: span[1] <= end, found)
+    return [span for span in inside if not _is_rule(Place.at(snapshot, *span))]
 
 
 def _alone(marker: str) -> str:

@@ -45,8 +45,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Time the language server with a scripted model. Let nothing else run.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON line instead of the table")
-    parser.add_argument("--starts", type=int, default=10, metavar="N", help="starts of the server (%(default)s)")
-    parser.add_argument("--keys", type=int, default=200, metavar="N", help="keys for each figure (%(default)s)")
+    parser.add_argument(
+        "--starts", type=int, default=10, metavar="N", help="starts of the server (%(default)s)"
+    )
+    parser.add_argument(
+        "--keys", type=int, default=200, metavar="N", help="keys for each figure (%(default)s)"
+    )
     parser.add_argument(
         "--storm", type=int, default=0, metavar="N", help="also type N random keys (%(default)s)"
     )
@@ -57,7 +61,7 @@ def _measure(folder: Path, starts: int, keys: int) -> Iterator[Times]:
     yield bench_wire.measure_starts(folder, starts)
     for line_count in LINE_COUNTS:
         yield from bench_stages.measure_stages(folder, line_count, keys)
-        yield bench_stages.measure_suggest(folder, line_count, keys)
+        yield from bench_stages.measure_suggest(folder, line_count, keys)
         yield from bench_wire.measure_editing(folder, line_count, keys)
     yield from bench_wire.measure_cancellation(folder, keys)
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from tenon_lsp.bench_documents import PACKAGES
+from tenon_lsp.convert import ACCEPTED_COMMAND
 from tenon_lsp.positions import Encoding
 from tenon_lsp.text import Text
 
@@ -154,7 +155,7 @@ class Editor:
 
     def probe(self) -> Json:
         """A request that costs nothing: its reply says that everything before it has been read."""
-        return self.request("tenon/probe", {})
+        return self.request("workspace/executeCommand", {"command": ACCEPTED_COMMAND, "arguments": []})
 
     def request(self, method: str, params: Json | None = None) -> Json:
         """A request with a number of its own."""

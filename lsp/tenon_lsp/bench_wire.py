@@ -87,10 +87,8 @@ def _changes(editor: Editor, document: Document, keys: int, line_count: int) -> 
         probes.append(editor.ask(editor.probe()).elapsed_ms)
         change = editor.change(document, stroke.start, stroke.start, stroke.key)
         changes.append(editor.ask(change, editor.probe()).elapsed_ms)
-        editor.ask(
-            editor.change(document, stroke.start, stroke.start + len(stroke.key), ""), editor.probe()
-        )
-    alone = Times("cheap_request", probes)
+        editor.ask(editor.change(document, stroke.start, stroke.start + len(stroke.key), ""), editor.probe())
+    alone = Times(f"cheap_request_{line_count}", probes)
     usual = alone.percentile(0.5)
     yield alone
     yield Times(f"did_change_and_cheap_request_{line_count}", changes)
@@ -100,11 +98,10 @@ def _changes(editor: Editor, document: Document, keys: int, line_count: int) -> 
 
 
 def _keystrokes(editor: Editor, document: Document, keys: int, line_count: int) -> Iterator[Times]:
-    values, answered = [], 0
+    values = []
     for stroke in keystrokes(document.text.source, keys, seed=2):
         reply, restore = _type(editor, document, stroke)
         values.append(reply.elapsed_ms)
-        answered += bool(reply.texts)
         editor.ask(*restore)
     yield Times(f"keystroke_to_reply_{line_count}", values)
 
@@ -113,11 +110,17 @@ def _type(editor: Editor, document: Document, stroke: Keystroke) -> tuple[Reply,
     """Type a key and ask; the reply, and the messages that put the document back."""
     cleared = document.text.source[stroke.start : stroke.end]
     editor.says(stroke.answer)
-    editor.ask(editor.change(document, stroke.start, stroke.end, ""), editor.probe())
+    _clear(editor, document, stroke)
     change = editor.change(document, stroke.start, stroke.start, stroke.key)
     cursor = stroke.start + len(stroke.key)
     reply = editor.ask(change, editor.inline(document, cursor))
     return reply, (editor.change(document, stroke.start, cursor, cleared), editor.probe())
+
+
+def _clear(editor: Editor, document: Document, stroke: Keystroke) -> None:
+    """Make room for a key, and ask, as editors do after every key: nothing is suggested where text was deleted."""
+    change = editor.change(document, stroke.start, stroke.end, "")
+    editor.ask(change, editor.inline(document, stroke.start))
 
 
 def _typed_through(editor: Editor, document: Document, keys: int, line_count: int) -> Iterator[Times]:
@@ -126,7 +129,7 @@ def _typed_through(editor: Editor, document: Document, keys: int, line_count: in
     for stroke in long_lines(document.text.source, max(1, keys // TYPED_THROUGH_KEYS), seed=3):
         source = document.text.source
         editor.says(stroke.answer)
-        editor.ask(editor.change(document, stroke.start, stroke.end, ""), editor.probe())
+        _clear(editor, document, stroke)
         change = editor.change(document, stroke.start, stroke.start, stroke.key)
         cursor = stroke.start + len(stroke.key)
         texts = editor.ask(change, editor.inline(document, cursor)).texts
@@ -147,7 +150,9 @@ def _cancel(editor: Editor, document: Document, watch: Stopwatch) -> None:
     end = len(document.text.source)
     called = editor.call_bytes()
     editor.says("", hang=True)
-    change = editor.change(document, end, end, "z")  # no beginning of what has been answered: memory would answer
+    change = editor.change(
+        document, end, end, "z"
+    )  # no beginning of what has been answered: memory would answer
     question = editor.inline(document, end + 1)
     editor.send(change, question)
     patience_end = time.monotonic() + CALL_PATIENCE_S

@@ -15,14 +15,14 @@ _BRACKET = re.compile(
 
 def opened(text: str) -> list[int]:
     """Where the brackets stand that `text` does not close."""
-    opened: list[int] = []
+    places: list[int] = []
     for found in _BRACKET.finditer(text):
         bracket = found.group(1)
         if bracket in _CLOSER:
-            opened.append(found.start())
-        elif bracket and opened and _CLOSER[text[opened[-1]]] == bracket:
-            opened.pop()
-    return opened
+            places.append(found.start())
+        elif bracket and places and _CLOSER[text[places[-1]]] == bracket:
+            places.pop()
+    return places
 
 
 def surplus(text: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from urllib.parse import urlsplit
 
 from tenon_lsp import languages, markup
@@ -51,7 +52,8 @@ _VIRTUAL = frozenset(
 _COMMIT_LANGUAGES = frozenset({"git-commit", "git-rebase", "scminput", "gitcommit", "gitrebase"})
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">", '"': '"', "'": "'", "`": "`"}
 _CLOSERS = frozenset(")]}>\"'`;,: \t")
-_OPENS_BLOCK = ("{", "(", "[", ":", "=>", "->", "do", "then", "else", "=")
+_ONLY_CLOSERS = re.compile(r"\s*(?:[)\]}][)\]};,\s]*)?")
+_OPENS_BLOCK = re.compile(r"(?:[{(\[:=]|[-=]>|\b(?:do|then|else))\s*\Z")
 
 
 class Shape(enum.Enum):
@@ -109,14 +111,42 @@ def judge(
     is_disabled: bool,
 ) -> Verdict:
     """The verdict on a place. `excluded` says why the document may not be read, `is_disabled` that a glob is off."""
-    refusal = _never(place, settings, has_popup=has_popup, excluded=excluded)
+    refusal = refuse(
+        place,
+        settings,
+        is_invoked=is_invoked,
+        has_popup=has_popup,
+        excluded=excluded,
+        is_disabled=is_disabled,
+    )
     if refusal is None and not is_invoked:
-        refusal = _off(place, settings, is_disabled=is_disabled) or _unwanted(place)
+        refusal = _kind_off(place, settings) or _unwanted(place)
     if refusal is not None:
         return Verdict(None, refusal)
     shape = _shape(place)
     one_line = has_popup or _is_one_line(place, shape, settings.multiline)
     return Verdict(shape, None, _max_tokens(place, shape, settings.max_tokens), one_line)
+
+
+def refuse(
+    place: Place,
+    settings: Settings,
+    *,
+    is_invoked: bool,
+    has_popup: bool,
+    excluded: str,
+    is_disabled: bool,
+) -> Refusal | None:
+    """The part of `judge` that needs no tree: what holds for an answer from memory as well."""
+    refusal = _never(place, settings, has_popup=has_popup, excluded=excluded)
+    if refusal is not None or is_invoked:
+        return refusal
+    return _off(place, settings, is_disabled=is_disabled)
+
+
+def goes_on(place: Place) -> bool:
+    """Whether more than closers follows a place on its line."""
+    return not set(place.after) <= _CLOSERS
 
 
 def _never(place: Place, settings: Settings, *, has_popup: bool, excluded: str) -> Refusal | None:
@@ -139,6 +169,13 @@ def _off(place: Place, settings: Settings, *, is_disabled: bool) -> Refusal | No
         return Refusal.LANGUAGE_OFF
     if is_disabled:
         return Refusal.GLOB_OFF
+    if place.snapshot.last_change is LastChange.SHRANK:
+        return Refusal.AFTER_DELETION
+    return None
+
+
+def _kind_off(place: Place, settings: Settings) -> Refusal | None:
+    """Kinds of text that the user has switched off."""
     kind = _kind(place)
     if kind in (Kind.COMMENT, Kind.DOCSTRING) and not settings.suggest_in.comments:
         return Refusal.COMMENT
@@ -151,12 +188,10 @@ def _off(place: Place, settings: Settings, *, is_disabled: bool) -> Refusal | No
 
 def _unwanted(place: Place) -> Refusal | None:
     """Places at which a suggestion disturbs."""
-    if place.snapshot.last_change is LastChange.SHRANK:
-        return Refusal.AFTER_DELETION
     before, after = place.before, place.after
     if before and after and _in_word(before[-1]) and _in_word(after[0]):
         return Refusal.INSIDE_WORD
-    if not before.strip() and after.strip(" \t)]}"):
+    if not before.strip() and not _ONLY_CLOSERS.fullmatch(after):
         return Refusal.BEFORE_TEXT
     if not before.strip() and not after.strip() and _is_under_indented(place):
         return Refusal.UNDER_INDENTED
@@ -209,7 +244,7 @@ def _begins_block(place: Place) -> bool:
     line = place.snapshot.text.line_of(place.start)
     above = _solid(place, range(line - 1, -1, -1))
     below = _solid(place, range(line + 1, place.snapshot.text.line_count))
-    return above.rstrip().endswith(_OPENS_BLOCK) and _indent(below) <= _indent(above)
+    return bool(_OPENS_BLOCK.search(above)) and _indent(below) <= _indent(above)
 
 
 def _max_tokens(place: Place, shape: Shape, max_tokens: int) -> int:
@@ -223,7 +258,7 @@ def _is_one_line(place: Place, shape: Shape, multiline: Multiline) -> bool:
         return multiline is Multiline.NEVER
     if shape in (Shape.TABLE_CELL, Shape.HEADING) or (_is_prose(place) and shape is Shape.INSIDE_PAIR):
         return True
-    return not set(place.after) <= _CLOSERS
+    return goes_on(place)
 
 
 def _kind(place: Place) -> Kind:

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import logging
 import time
+from typing import TypedDict
 
 from tenon_engine.wire import FillRequest, FillResult
 from tenon_lsp import exclude, gate
@@ -36,6 +37,15 @@ _CONTROL = "control token"  # how the engine calls what it took away
 _log = logging.getLogger(__name__)
 
 Texts = tuple[tuple[str, float], ...]
+
+
+class _Circumstances(TypedDict):
+    """What the gate wants to know besides the place."""
+
+    is_invoked: bool
+    has_popup: bool
+    excluded: str
+    is_disabled: bool
 
 
 class Stale(Exception):  # noqa: N818
@@ -103,22 +113,24 @@ class Inline:
         if snapshot is None:
             return []
         spot = _spot(snapshot, ask)
-        verdict = self._judge(spot.place, is_invoked=ask.is_invoked, has_popup=ask.popup is not None)
-        if verdict.refusal is not None:
-            _log.debug("no suggestion: %s", verdict.refusal.value)
-            return []
-        texts = self._recall(spot, is_invoked=ask.is_invoked)
+        circumstances = self._circumstances(spot.place, is_invoked=ask.is_invoked, has_popup=bool(ask.popup))
+        refusal = gate.refuse(spot.place, self._session.settings, **circumstances)
+        texts = None if refusal else self._recall(spot, is_invoked=ask.is_invoked)
         source = "memory"
-        if texts is None:
+        if refusal is None and texts is None:  # only now is the tree of the document needed
             source = "engine"
-            texts = await self._ask(spot, verdict, is_invoked=ask.is_invoked)
+            verdict = gate.judge(spot.place, self._session.settings, **circumstances)
+            refusal = verdict.refusal
+            texts = () if refusal else await self._ask(spot, verdict, is_invoked=ask.is_invoked)
         if self._session.documents.version(ask.uri) != snapshot.version:
             raise Stale
-        if texts and self._session.settings.prefetch and not ask.popup:
+        if refusal is not None or texts is None:
+            _log.debug("no suggestion: %s", refusal.value if refusal else "")
+            return []
+        if texts and source == "engine" and not ask.popup:
             self._prefetch(spot.place, texts[0])
-        shape = verdict.shape.value if verdict.shape else ""
         elapsed_ms = (time.perf_counter() - started) * 1e3
-        _log.info("%d suggestions from %s, %s, %.0f ms", len(texts), source, shape, elapsed_ms)
+        _log.info("%d suggestions from %s, %.0f ms", len(texts), source, elapsed_ms)
         return [Item(spot.entry + text, spot.start, spot.end, confidence) for text, confidence in texts]
 
     async def _settled(self, ask: Ask) -> Snapshot | None:
@@ -134,18 +146,15 @@ class Inline:
             snapshot = documents.snapshot(ask.uri)
         return None
 
-    def _judge(self, place: Place, *, is_invoked: bool, has_popup: bool = False) -> Verdict:
-        session = self._session
-        path = place.snapshot.path
+    def _circumstances(self, place: Place, *, is_invoked: bool, has_popup: bool) -> _Circumstances:
+        session, path = self._session, place.snapshot.path
         globs = session.settings.disabled.globs
-        return gate.judge(
-            place,
-            session.settings,
-            is_invoked=is_invoked,
-            has_popup=has_popup,
-            excluded=session.excluded(place.snapshot),
-            is_disabled=bool(path and exclude.disabled_by(globs, path, session.folders)),
-        )
+        return {
+            "is_invoked": is_invoked,
+            "has_popup": has_popup,
+            "excluded": session.excluded(place.snapshot),
+            "is_disabled": bool(path and exclude.disabled_by(globs, path, session.folders)),
+        }
 
     def _recall(self, spot: _Spot, *, is_invoked: bool) -> Texts | None:
         """An earlier answer that still holds; one asked for by hand is only answered by one asked for by hand."""
@@ -242,11 +251,12 @@ class Inline:
     def _prefetch(self, place: Place, shown: tuple[str, float]) -> None:
         """Compute what would be asked if the item that is shown were taken, while nothing else is to do."""
         text, confidence = shown
-        if confidence < PREFETCH_CONFIDENCE:
+        if confidence < PREFETCH_CONFIDENCE or not self._session.settings.prefetch:
             return
         after = _with_text(place, text)
         spot = _Spot(after, Position(0, 0), Position(0, 0), "")
-        verdict = self._judge(after, is_invoked=False)
+        circumstances = self._circumstances(after, is_invoked=False, has_popup=False)
+        verdict = gate.judge(after, self._session.settings, **circumstances)
         if verdict.refusal is not None or self._recall(spot, is_invoked=False) is not None:
             return
         uri = place.snapshot.uri

@@ -124,12 +124,16 @@ def step(state: State, text: str) -> tuple[State, bool]:
     number = state.number + 1
     if _is_in_raw(state, line):
         raw_end = raw_after(text, state.raw_end)
-        return dataclasses.replace(state, role=Role.RAW, has_paragraph=False, raw_end=raw_end, number=number), True
+        return dataclasses.replace(
+            state, role=Role.RAW, has_paragraph=False, raw_end=raw_end, number=number
+        ), True
     how = standing(state, line)
     levels, is_next = _levels_after(state, line, how)
     cells = cells_of(line)
     columns = (state.columns or cells) if how.role is Role.ROW else 0
-    is_even = cells == columns if columns else not (state.has_paragraph and state.cells and is_delimiter_row(line))
+    is_even = (
+        cells == columns if columns else not (state.has_paragraph and state.cells and is_delimiter_row(line))
+    )
     has_paragraph = how.role is Role.TEXT or (how.role is Role.ITEM and bool(line.body.strip()))
     after = State(how.role, has_paragraph, raw_opened(text), how.quotes, levels, columns, cells, number)
     return after, is_next and is_even
@@ -145,7 +149,9 @@ def fold(state: State, lines: Iterable[str]) -> State:
 def standing(state: State, line: Line) -> Standing:
     """How `line` stands behind `state`."""
     role = _role(state, line)
-    if role is Role.TEXT and state.has_paragraph and line.quotes <= state.quotes:  # goes on with the text above, however it is indented
+    if (
+        role is Role.TEXT and state.has_paragraph and line.quotes <= state.quotes
+    ):  # goes on with the text above, however it is indented
         return Standing(role, state.quotes, _ids(state.levels), None, 0)
     inside = state.levels if line.quotes == state.quotes else ()
     owners = [level for level in inside if level.holds(line)]
@@ -205,9 +211,11 @@ def imbalance(text: str, raw_end: str) -> int:
     """How wrong the fences of `text` look when `raw_end` is open before it: left open, or opened inside another."""
     wrong = 0
     for line in _hinted_lines(text):
-        fence = _FENCE.match(line)
-        is_still_open = raw_end and not re.search(raw_end, line)
-        wrong += bool(is_still_open and fence and fence["info"].strip())
+        if raw_end == "-->":
+            wrong += "<!--" in line
+        elif raw_end and not re.search(raw_end, line):
+            fence = _FENCE.match(line)
+            wrong += bool(fence and fence["info"].strip())
         raw_end = raw_after(line, raw_end)
     return wrong + bool(raw_end)
 

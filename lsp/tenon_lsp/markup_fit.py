@@ -18,12 +18,14 @@ from tenon_lsp.place import Place
 _LINES_ABOVE_AT_MOST = 200  # a block that is longer is read from its middle
 _LINES_BELOW_AT_MOST = 40
 _PARAGRAPH_CHARACTERS_AT_MOST = 1_000  # on either side of the place
+_SENTENCES_TRIED = 8  # as where to begin to read a longer paragraph
 
 _START = re.compile(
     r"(?P<quote>(?:[ \t]*>)+)?[ \t]*(?P<marker>[-+*]|\d{1,9}[.)]|#{1,6})?(?:[ \t]+(?P<task>\[[ xX]\]))?(?P<gap>[ \t]*)"
 )
 _LONE_MARKER = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)]|#{1,6}|[|>])?(?:[ \t]+\[[ xX]?\]?)?[ \t]*")
 _INDENT_OF_CODE = re.compile(r" {0,3}\t[ \t]*| {4}[ \t]*")
+_DANGLING = re.compile(r"(?:^|(?<=[\s(]))[*_~`\[]+\Z")  # the first half of a mark that is cut in two
 _ORDERED = r"\d{1,9}[.)](?=[ \t]|$)"
 _BULLET = r"[-+*](?=[ \t]|$)"
 _HASHES = r"#{1,6}(?=[ \t]|$)"
@@ -113,6 +115,8 @@ def _cut_repeated_start(text: str, around: Surroundings) -> str:
     if start is None:
         return text
     marker = start["marker"] or ""
+    if not marker.strip("#") and not start["gap"]:
+        marker = ""  # the hashes of the fill may be the rest of these
     again = (
         start["quote"] and r"(?:[ \t]*>)+",
         marker and (_HASHES if marker[0] == "#" else _ORDERED if marker[-1] in ".)" else _BULLET),
@@ -161,7 +165,9 @@ def _columns(around: Surroundings) -> int:
     below = blocks.read(around.below[0]) if around.below else None
     if below and blocks.is_delimiter_row(below):
         return blocks.cells_of(below)
-    return around.above.cells if around.above.has_paragraph else 0  # of the row above, whatever table that is in
+    return (
+        around.above.cells if around.above.has_paragraph else 0
+    )  # of the row above, whatever table that is in
 
 
 def _cut_blocks(text: str, around: Surroundings) -> str:
@@ -229,21 +235,29 @@ def _keeps(now: State, base: State, below: tuple[str, ...], around: Surroundings
     for text, further in itertools.zip_longest(below, below[1:], fillvalue=""):
         line = blocks.read(text)
         if not line.is_blank and not now.raw_end:
-            return _keeps_line(now, base, line, begins_table=blocks.is_delimiter_row(blocks.read(further)))
+            is_split = around.above.role is Role.BLANK and base.role is Role.BLANK
+            begins_table = blocks.is_delimiter_row(blocks.read(further))
+            return _keeps_line(now, base, line, may_split=is_split, begins_table=begins_table)
         now, base = blocks.fold(now, [text]), blocks.fold(base, [text])
     return True
 
 
-def _keeps_line(now: State, base: State, line: blocks.Line, *, begins_table: bool) -> bool:
+def _keeps_line(
+    now: State, base: State, line: blocks.Line, *, may_split: bool, begins_table: bool
+) -> bool:
+    """Whether a line below keeps its role, its item and its list; `may_split` where the list may end at the fill."""
     is_so, was = blocks.standing(now, line), blocks.standing(base, line)
     if is_so.role is not was.role:  # a row, where the fill mends a torn table
-        mends = is_so.role is Role.ROW and was.role is Role.TEXT and is_so.columns > 0
-        begins_table = begins_table or blocks.is_delimiter_row(line)
-        return mends and blocks.cells_of(line) == is_so.columns and not begins_table
-    if (is_so.quotes, is_so.owners, is_so.columns) != (was.quotes, was.owners, was.columns):
+        mends = is_so.role is Role.ROW and was.role is Role.TEXT and is_so.columns == blocks.cells_of(line)
+        return mends and not begins_table and not blocks.is_delimiter_row(line)
+    if (is_so.quotes, is_so.columns) != (was.quotes, was.columns):
         return False
+    if is_so.owners != was.owners:  # text indented for an item that the fill brings
+        is_orphan = was.role is Role.TEXT and not was.owners and not base.has_paragraph
+        return is_orphan and all(level.holds(line) for level in now.levels)
     if is_so.list_id != was.list_id:
-        return was.list_id is None and blocks.goes_on(now, line)
+        is_next = is_so.list_id is None or blocks.goes_on(now, line)
+        return is_next and (may_split or was.list_id is None)
     if is_so.list_id is None or len(line.marker) == 1:
         return True
     number = int(line.marker[:-1])
@@ -256,6 +270,8 @@ def _cut_inline(text: str, around: Surroundings) -> str:
     before, after = around.paragraph
     found_before = len(unmatched(before + after))
     for end in [len(text), *reversed(marks(text))]:
+        if end < len(text) and _DANGLING.search(text, 0, end):
+            continue
         piece = text[:end] if end == len(text) or around.after[:1].strip() else text[:end].rstrip()
         found = unmatched(before + piece + after)
         inside = [each for each in found if len(before) <= each.start < len(before) + len(piece)]

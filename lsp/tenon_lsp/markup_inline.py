@@ -33,7 +33,7 @@ class _Open:
     mark: str
     count: int
     start: int
-    is_sure: bool = True  # inside a word it opens only where something closes it: 2*3
+    is_sure: bool = True  # else it opens only where something closes it: 2*3, _name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,7 +123,8 @@ def _run(text: str, found: re.Match[str], opened: list[_Open], span: tuple[int, 
     if not left_over:
         return
     if is_left:
-        opened.append(_Open(mark, left_over, found.start(), not (before.isalnum() and after.isalnum())))
+        is_sure = not (before.isalnum() and after.isalnum()) and found.group() != "_"
+        opened.append(_Open(mark, left_over, found.start(), is_sure))
     elif is_right and not is_left and len(found.group()) > 1:  # a lone one is a footnote's star
         yield Unmatched(found.start(), mark, False)
 

@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
-import math
 import re
 
+from tenon_lsp import languages, markup_blocks
 from tenon_lsp.place import Place
 
-_WRAPPER = re.compile(r"\A(`{3,}|~{3,})[^\n]*\n(.*)\n[ \t]*\1[ \t]*\n?\Z", re.DOTALL)
+_WRAPPER = re.compile(r"\A(`{3,}|~{3,})([^\n]*)\n(.*)\n[ \t]*\1[ \t]*\n?\Z", re.DOTALL)
+_OPENS_BLOCK = re.compile(r"(?:[:{(\[]|\b(?:do|then))\s*\Z")
 
 
 def fitting(new: str, old: str, place: Place) -> str:
     """`new` as it fits in place of `old`, '' when it cannot."""
-    new = _without_wrapper(new, old).rstrip("\r\n")
-    new = _with_indent(_with_unit(new, place), place)
+    new = _without_wrapper(new, old, place).strip("\r\n").rstrip()
+    new = _with_indent(_with_unit(new, place), old, place)
     return new if new.strip() and parses_as_well(new, place) else ""
 
 
 def parses_as_well(new: str, place: Place) -> bool:
-    """Whether the region has no more errors with `new` in the place than it has now."""
+    """Whether the region has no more errors, in prose fences that go wrong, with `new` in the place than it has now."""
     syntax = place.region.syntax
     if syntax is None:
         return True
+    if syntax.language.is_prose:
+        return _wrong_fences(place.prefix + new + place.suffix) <= _wrong_fences(place.region.text)
     start, end = place.region.inside(place.start), place.region.inside(place.end)
     return len(syntax.edited(start, end, new).errors) <= len(syntax.errors)
 
 
-def _without_wrapper(new: str, old: str) -> str:
-    """A fence around the whole answer is the model's way to say "here it is", unless the old text had one too."""
+def _wrong_fences(text: str) -> int:
+    return markup_blocks.imbalance(text.replace("\r\n", "\n"), markup_blocks.NOTHING_OPEN)
+
+
+def _without_wrapper(new: str, old: str, place: Place) -> str:
+    """A fence around the whole answer is the model's way to say "here it is", unless it is part of a text in prose."""
     found = _WRAPPER.match(new.strip())
-    is_own = old.lstrip().startswith(("```", "~~~"))
-    return found.group(2) if found and not is_own else new
+    if found is None or old.startswith(("```", "~~~")):
+        return new
+    language, inner = languages.language_id(found[2]), found[3]
+    is_part = place.language == "markdown" and (language not in ("", "markdown") or _wrong_fences(inner))
+    return new if is_part else inner
 
 
 def _with_unit(new: str, place: Place) -> str:
-    """Indent with tabs where the document does and the model did not, and the other way round."""
-    theirs, ours = _indents(place.snapshot.text.source), _indents(new)
+    """Indent with tabs where the text around does and the model did not, and the other way round."""
+    theirs, ours = _indents(place.region.text), _indents(new)
     if not theirs or not ours:
         return new
-    has_tabs = any("\t" in each for each in theirs)
+    has_tabs = 2 * sum("\t" in each for each in theirs) > len(theirs)
     if has_tabs and not any("\t" in each for each in ours):
-        unit, replacement = " " * math.gcd(*map(len, ours)), "\t"
+        unit, replacement = " " * _level(ours), "\t"
     elif not has_tabs and any("\t" in each for each in ours):
-        unit, replacement = "\t", " " * math.gcd(*map(len, theirs))
+        unit, replacement = "\t", " " * _level(theirs)
     else:
         return new
     lines = new.split("\n")
@@ -55,18 +65,24 @@ def _indents(text: str) -> list[str]:
     return [indent for indent in found if indent]
 
 
-def _with_indent(new: str, place: Place) -> str:
+def _level(indents: list[str]) -> int:
+    """How many spaces one level is: as many as the least indented line has, but for stars of comments."""
+    return min((len(each) for each in indents if len(each) > 1 and "\t" not in each), default=4)
+
+
+def _with_indent(new: str, old: str, place: Place) -> str:
     """Indent the further lines like the place, if the model wrote them as if it stood at the start of a line."""
-    indent = place.before[: len(place.before) - len(place.before.lstrip())]
-    lines = new.split("\n")
-    further = [line for line in lines[1:] if line.strip()]
-    if not indent or not further or place.before.strip():
-        return "\n".join([lines[0], *(line if line.strip() else _line_end(line) for line in lines[1:])])
-    least = min(further, key=lambda line: len(_indent(line)))
-    opens_block = lines[0].rstrip().endswith((":", "{", "(", "[", "do", "then"))
-    is_relative = not least.startswith(indent) or (opens_block and _indent(further[0]) == indent)
-    added = indent if is_relative else ""
-    return "\n".join([lines[0], *(added + line if line.strip() else _line_end(line) for line in lines[1:])])
+    indent, own = _indent(place.before), _indent(new) if place.before.isspace() else ""
+    first, *further = [line if line.strip() else _line_end(line) for line in new.split("\n")]
+    if own:  # the place is indented already
+        first, further = first.removeprefix(own), [line.removeprefix(own) for line in further]
+    solid = [line for line in further if line.strip()]
+    old_further = [line for line in old.split("\n")[1:] if line.strip()]
+    if solid and all(line.startswith(indent) for line in old_further):  # else there is text that must not move
+        is_below = bool(_OPENS_BLOCK.search(first)) and not place.before.strip() and _indent(solid[0]) == indent
+        if own or is_below or not all(line.startswith(indent) for line in solid):
+            further = [indent + line if line.strip() else line for line in further]
+    return "\n".join([first, *further])
 
 
 def _indent(line: str) -> str:

@@ -19,6 +19,7 @@ from tenon_lsp.languages import Language
 CHARACTERS_AT_MOST = 4_000_000  # a larger text is treated as one of an unknown language
 
 _CHECKPOINT_CHARACTERS = 2048
+_CODE_IN_STRINGS = frozenset({"interpolation", "template_substitution", "command_substitution"})
 
 
 class Kind(enum.Enum):
@@ -118,10 +119,10 @@ class Syntax:
     def kind_at(self, offset: int) -> Kind:
         """What `offset` is inside of: an edge between two nodes belongs to the code around them."""
         node: tree_sitter.Node | None = self._leaf(offset)
-        while node is not None:
+        while node is not None and not (node.type in _CODE_IN_STRINGS and self._is_inside(node, offset)):
             if node.type in self.language.comments and self._is_inside_comment(node, offset):
                 return Kind.COMMENT
-            if node.type in self.language.strings and node.start_byte < self._byte(offset) < node.end_byte:
+            if node.type in self.language.strings and self._is_inside(node, offset):
                 return Kind.DOCSTRING if self._is_docstring(node) else Kind.STRING
             node = node.parent
         return Kind.CODE
@@ -185,6 +186,9 @@ class Syntax:
         before, at = self._byte(max(offset - 1, 0)), self._byte(offset)
         root = self.tree.root_node
         return root.descendant_for_byte_range(before, at) or root
+
+    def _is_inside(self, node: tree_sitter.Node, offset: int) -> bool:
+        return node.start_byte < self._byte(offset) < node.end_byte
 
     def _is_inside_comment(self, node: tree_sitter.Node, offset: int) -> bool:
         start, end = self._span(node)

@@ -3,8 +3,10 @@
 The engine has fitted the text already (indentation, echo, brackets). The rules here cut, one after the other, until
 none of them changes anything; so what they leave, trimmed again, stays as it is. It is '', or
 
-* a prefix of the fill, in the document's line ends, perhaps with closers for the brackets that it leaves open;
-* free of new parse errors: no more of them than without it (in a large document: than in the code near by);
+* a prefix of the fill (in markdown, without a marker that stands there already), in the document's line ends,
+  perhaps with closers for the brackets that it leaves open;
+* free of new parse errors: no more of them than without it, or with a name in its place (in a large document: than in
+  the code near by);
 * where it has several lines, inside the block, the definition and the region in which it begins;
 * no echo of what follows it, and no control text.
 
@@ -32,6 +34,8 @@ SYNTAX = "syntax"  # the reason of what was cut because it did not parse
 _TRIES_AT_MOST = 10  # of shorter pieces, each of which is parsed
 _PASSES_AT_MOST = 8
 _BELOW_CHARACTERS = 16_384  # how far an echo is looked for
+
+_NAME = "x"
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WORD = re.compile(r"\w")
@@ -138,6 +142,12 @@ class _Ground:
         """How much does not parse with `text` in the place, and whether anything; there are errors without a node."""
         filled = self.filled(text)
         return (len(filled.errors), filled.tree.root_node.has_error) if filled else (0, False)
+
+    @functools.cached_property
+    def allowed(self) -> tuple[int, bool]:
+        """How much need not parse. Where something is missing (`x = `), a name shows what is wrong besides."""
+        without_it = self.errors("")
+        return min(without_it, self.errors(_NAME)) if any(without_it) else without_it
 
     def kept(self, text: str, end: int) -> str:
         """`text[:end]` without the space at its end; a tail that has a line of its own keeps it."""
@@ -292,11 +302,11 @@ def _cut_echo(text: str, ground: _Ground) -> str:
 
 
 def _cut_errors(text: str, ground: _Ground) -> str:
-    """The longest piece that parses as well as the document did without it."""
-    if ground.errors(text) <= ground.errors(""):
+    """The longest piece that parses as well as the document does without it, or with a name in its place."""
+    if ground.errors(text) <= ground.allowed:
         return text
-    pieces = itertools.islice(_pieces(text, ground), _TRIES_AT_MOST)
-    return next((piece for piece in pieces if piece and ground.errors(piece) <= ground.errors("")), "")
+    pieces = itertools.islice(filter(None, _pieces(text, ground)), _TRIES_AT_MOST)
+    return next((piece for piece in pieces if ground.errors(piece) <= ground.allowed), "")
 
 
 def _pieces(text: str, ground: _Ground) -> Iterator[str]:
@@ -304,8 +314,7 @@ def _pieces(text: str, ground: _Ground) -> Iterator[str]:
     for end in [len(text), *(found.start() for found in reversed([*re.finditer("\n", text)]))]:
         piece = ground.kept(text, end)
         yield piece
-        closers_fit = not (ground.after.strip() and "\n" in piece)
-        yield closed(piece, ground.before) if closers_fit else ""
+        yield "" if ground.after.strip() else closed(piece, ground.before)
     first = text.partition("\n")[0]
     for found in reversed([*_CUT_IN_LINE.finditer(first)]):
         yield first[: found.start()].rstrip()
