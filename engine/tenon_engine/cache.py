@@ -2,16 +2,17 @@
 
 Validity: attention in a context is causal, so keys and values hold exactly as far as the ids before them are the same;
 what follows the longest common prefix with the last context is dropped. Canvas entries written behind a context are
-never part of it. Knows ids, not text; owns no sampling.
+never part of it. Safe to use from several threads. Knows ids, not text; owns no sampling.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-SESSIONS_MAX = 4
+SESSIONS_MAX = 16  # of the embedded model, 10 MB each with the default budgets
 
 
 class Context(Protocol):
@@ -34,22 +35,27 @@ class ContextCache(Generic[C]):
         self._new = new
         self._sessions_max = sessions_max
         self._contexts: OrderedDict[str, C] = OrderedDict()
+        self._changing = threading.Lock()
 
     def begin(self, session: str, ids: Sequence[int]) -> C:
         """The session's context, cropped to what it shares with `ids`; the caller encodes the rest and gives it back.
 
         Until then it is the caller's alone: a second request of the session meanwhile gets a new one.
         """
-        context = self._contexts.pop(session, None) or self._new()
+        with self._changing:
+            context = self._contexts.pop(session, None)
+        if context is None:
+            context = self._new()
         context.crop(common_length(context.ids, ids))
         return context
 
     def keep(self, session: str, context: C) -> None:
         """Take a context back, for the session's next request."""
-        self._contexts[session] = context
-        self._contexts.move_to_end(session)
-        while len(self._contexts) > self._sessions_max:
-            self._contexts.popitem(last=False)
+        with self._changing:
+            self._contexts[session] = context
+            self._contexts.move_to_end(session)
+            while len(self._contexts) > self._sessions_max:
+                self._contexts.popitem(last=False)
 
 
 def common_length(first: Sequence[int], second: Sequence[int]) -> int:

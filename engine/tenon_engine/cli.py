@@ -26,7 +26,10 @@ EXIT_READER_GONE = 141
 
 COMMANDS = {  # by name alone: neither the engine nor the server is imported for the other's commands
     "lsp": "tenon_lsp.command",
-    **{name: f"tenon_engine.commands.{name}" for name in ("fill", "model", "eval", "bench", "doctor")},
+    **{
+        name: f"tenon_engine.commands.{name}"
+        for name in ("fill", "engine", "model", "eval", "bench", "doctor")
+    },
 }
 
 _LOGGER = logging.getLogger(__name__)

@@ -14,9 +14,10 @@ from typing import Generic, Protocol, TypeVar
 
 import torch
 
+from tenon_engine.batching import BatchedNetwork, CausalNetwork
 from tenon_engine.cache import Context, ContextCache
 from tenon_engine.canvas import Canvas
-from tenon_engine.denoise import Network, Track, denoise
+from tenon_engine.denoise import Track, denoise
 from tenon_engine.edges import Edges
 from tenon_engine.models.base import (
     ContextBudget,
@@ -62,22 +63,6 @@ class ForkableContext(Context, Protocol):
 C = TypeVar("C", bound=ForkableContext)
 
 
-class CausalNetwork(Network[C], Protocol[C]):
-    """A network whose context is encoded causally, before and apart from the canvas."""
-
-    def new_context(self) -> C:
-        """An empty context."""
-        ...
-
-    def extend(self, context: C, ids: list[int]) -> None:
-        """Encode `ids` behind what `context` holds."""
-        ...
-
-    def defer(self, context: C, ids: list[int]) -> None:
-        """Let `ids` follow in `context`, encoded by the next forward on it."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
     """How much of a document a context may hold, and how much of other files is worth the time to read it."""
@@ -98,7 +83,7 @@ class _Stand(Generic[C]):
 
 
 class DiffusionModel(Generic[C]):
-    """A network, its vocabulary and a plan: everything `propose` and `score` need."""
+    """A network, its vocabulary and a plan: everything `propose` and `score` need, in any number of threads."""
 
     def __init__(
         self,
@@ -112,7 +97,7 @@ class DiffusionModel(Generic[C]):
     ) -> None:
         self.name = name
         self.budget = ContextBudget(limits.prefix_tokens, limits.suffix_tokens, limits.extra_tokens)
-        self.network = network
+        self.network = BatchedNetwork(network)
         self.tokenizer = tokenizer
         self._special = special
         self._plan = plan
@@ -185,12 +170,13 @@ class DiffusionModel(Generic[C]):
         context = self._contexts.begin(hole.session, ids)
         reused = len(context.ids)
         try:
-            if not self._encode(context, ids[reused:], stop, defer=defer):
-                yield None
-                return
-            context_ms = (time.perf_counter() - started) * 1e3
-            cost = Cost(context_tokens=len(ids), reused_tokens=reused, context_ms=context_ms)
-            yield _Stand(cut, context, cost)
+            with self.network.joined():
+                if not self._encode(context, ids[reused:], stop, defer=defer):
+                    yield None
+                    return
+                context_ms = (time.perf_counter() - started) * 1e3
+                cost = Cost(context_tokens=len(ids), reused_tokens=reused, context_ms=context_ms)
+                yield _Stand(cut, context, cost)
         finally:
             self._contexts.keep(hole.session, context)
 

@@ -67,3 +67,14 @@ class ModelFailedError(EngineError):
     """The model raised or produced numbers that mean nothing (NaN) while filling."""
 
     code = "model_failed"
+
+
+class BusyError(EngineError):
+    """Too much is waiting already; after `retry_after_s` there may be room."""
+
+    code = "busy"
+    level = Level.QUIET
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

@@ -216,7 +216,7 @@ def _markers(snapshot: Snapshot, start: int, end: int, markers: Sequence[str]) -
     source = snapshot.text.source
     if start == end:
         start, end = 0, len(source)
-    if not markers:
+    if not any(source.find(marker, start, end) >= 0 for marker in markers):
         return []
     pattern = re.compile("|".join(_alone(each) for each in sorted(markers, key=len, reverse=True)))
     found = (match.span() for match in pattern.finditer(source, start))
@@ -235,4 +235,4 @@ def _is_rule(place: Place) -> bool:
     """Whether a marker is markdown's horizontal line."""
     syntax = place.region.syntax
     is_prose = syntax is not None and syntax.language.is_prose
-    return is_prose and not place.before.strip() and not place.after.strip()
+    return is_prose and not place.before.strip("> \t") and not place.after.strip()

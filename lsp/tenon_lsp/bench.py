@@ -45,32 +45,40 @@ def _parser() -> argparse.ArgumentParser:
         description="Time the language server with a scripted model. Let nothing else run.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON line instead of the table")
-    parser.add_argument(
-        "--starts", type=int, default=10, metavar="N", help="starts of the server (%(default)s)"
-    )
-    parser.add_argument(
-        "--keys", type=int, default=200, metavar="N", help="keys for each figure (%(default)s)"
-    )
-    parser.add_argument(
-        "--storm", type=int, default=0, metavar="N", help="also type N random keys (%(default)s)"
-    )
+    for name, default, purpose in (
+        ("--starts", 10, "how often the server is started"),
+        ("--keys", 200, "how many keys are typed for each figure"),
+        ("--storm", 0, "how many random keys are typed, with requests and cancellations between them"),
+    ):
+        help_text = f"{purpose} (default: {default})"
+        parser.add_argument(name, type=count, default=default, metavar="N", help=help_text)
     return parser
 
 
+def count(text: str) -> int:
+    """A number that is not negative, as argparse reads it."""
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
 def _measure(folder: Path, starts: int, keys: int) -> Iterator[Times]:
-    yield bench_wire.measure_starts(folder, starts)
-    for line_count in LINE_COUNTS:
-        yield from bench_stages.measure_stages(folder, line_count, keys)
-        yield from bench_stages.measure_suggest(folder, line_count, keys)
-        yield from bench_wire.measure_editing(folder, line_count, keys)
-    yield from bench_wire.measure_cancellation(folder, keys)
+    if starts:
+        yield bench_wire.measure_starts(folder, starts)
+    if keys:
+        for line_count in LINE_COUNTS:
+            yield from bench_stages.measure_stages(folder, line_count, keys)
+            yield from bench_stages.measure_suggest(folder, line_count, keys)
+            yield from bench_wire.measure_editing(folder, line_count, keys)
+        yield from bench_wire.measure_cancellation(folder, keys)
 
 
 def _print_table(head: dict[str, Any], measured: Sequence[Times], storm: dict[str, Any] | None) -> None:
     print(f"{head['machine']}, load average {head['load_average']}\n")
-    print("\n".join(table(measured)))
+    if measured:
+        print("\n".join(table(measured)), end="\n\n")
     if storm is not None:
-        print()
         for name, value in storm.items():
             print(f"{'storm: ' + name.replace('_', ' '):44}{value}")
 

@@ -60,11 +60,6 @@ class Reply:
         """What an inline completion offers."""
         return [item["insertText"] for item in self.message.get("result", {}).get("items", [])]
 
-    @property
-    def error_code(self) -> int | None:
-        """Of an error reply."""
-        return self.message.get("error", {}).get("code")
-
 
 class Editor:
     """A server that runs with a scripted model, from its start on; leaving the `with` block ends it.

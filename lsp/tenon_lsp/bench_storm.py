@@ -19,12 +19,14 @@ ABANDONED = (-32800, -32801)  # cancelled, content modified
 OPEN_QUESTIONS_AT_MOST = 6
 GROWTH_CHARACTERS = 4_000  # of a document, until it is replaced by what it was
 MEMORY_SAMPLES = 10
+# The rocket is spelt out, since this file is part of the documents: one such character makes Python hold a whole text
+# in four bytes a character.
 PIECES = (
     *"abcdefghij_=+.,:; ",
     *("(", ")", "[", "]", "{", "}", '"', "'", "`", "|", "#"),
-    *("\n", "\n", "\n    ", "\t", "é", "🚀", "return ", "def f(x):\n    ", "- ", "```\n", "import os\n"),
+    *("\n", "\n", "\n    ", "\t", "é", "\N{ROCKET}", "return ", "def f(x):\n    ", "- ", "```\n", "import os\n"),
 )
-ANSWERS = ("x", "value)", "name = 1\n", "return self.total\n", "é🚀", ")", "a\n    b\nc", "<|endoftext|>", "")
+ANSWERS = ("x", "value)", "name = 1\n", "return self.total\n", "é\N{ROCKET}", ")", "a\n    b\nc", "<|endoftext|>", "")
 
 
 @dataclasses.dataclass(slots=True)

@@ -24,6 +24,8 @@ class EngineFault(enum.Enum):
     DIED = "died"  # the engine ended, or has ended and is not to be started again yet
     FAILED = "failed"  # this fill failed; the engine is well
     BAD_REQUEST = "bad_request"
+    UNAVAILABLE = "unavailable"  # an engine elsewhere does not answer, or not as it should
+    BUSY = "busy"  # the engine has more to do than it takes on
     TIMEOUT = "timeout"  # for callers with a deadline: an engine raises none
 
 

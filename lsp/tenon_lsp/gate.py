@@ -78,7 +78,6 @@ class Refusal(enum.Enum):
     SCHEME = "scheme"  # no document of the user's
     EXCLUDED = "excluded"
     POPUP = "popup"
-    SPLIT_RANGE = "split-range"  # the popup's range is on several lines
     OFF = "off"
     LANGUAGE_OFF = "language-off"
     GLOB_OFF = "glob-off"

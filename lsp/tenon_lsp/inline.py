@@ -110,8 +110,8 @@ class Inline:
         started = time.perf_counter()
         self._session.scheduler.drop(ask.uri)
         snapshot = await self._settled(ask)
-        if snapshot is None:
-            return []
+        if snapshot is None or (ask.popup and ask.popup.start.line != ask.popup.end.line):
+            return []  # an item replaces text of one line only
         spot = _spot(snapshot, ask)
         circumstances = self._circumstances(spot.place, is_invoked=ask.is_invoked, has_popup=bool(ask.popup))
         refusal = gate.refuse(spot.place, self._session.settings, **circumstances)

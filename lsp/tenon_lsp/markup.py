@@ -79,10 +79,10 @@ def heading_path(place: Place) -> tuple[str, ...]:
 def cut(text: str, place: Place) -> str:
     """The piece of `text` that may stand at `place`: in markdown, in a comment or in a docstring; '' when none may.
 
-    In markdown it keeps to the shape of its line (one line in a heading, its own cell in a table, no marker twice), goes
-    on with the quote, list and table that it stands in, and leaves no fence, emphasis, code span or link open; what
-    stands below stays the item, row, heading or paragraph that it was. Where one half of a pair is missing around the
-    place, it may bring that. Cut again, it stays as it is.
+    In markdown it keeps to the shape of its line (one line in a heading, its own cell in a table, no marker twice),
+    goes on with the quote, list and table that it stands in, and leaves no fence, emphasis, code span or link open;
+    what stands below stays the item, row, heading or paragraph that it was. Where one half of a pair is missing around
+    the place, it may bring that. Cut again, it stays as it is.
     """
     if place.language == "markdown":
         text = cut_markdown(text, place)

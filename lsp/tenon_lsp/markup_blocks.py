@@ -285,7 +285,9 @@ def _role(state: State, line: Line) -> Role:
         return Role.TEXT if _only_goes_on(state, line) else Role.ITEM
     if _HEADING.match(line.body):
         return Role.HEADING
-    is_under_header = state.has_paragraph and is_delimiter_row(line) and cells_of(line) == state.cells
+    is_under_header = (
+        state.has_paragraph and is_deep_enough and is_delimiter_row(line) and cells_of(line) == state.cells
+    )
     return Role.ROW if is_inside and (state.columns or is_under_header) else Role.TEXT
 
 

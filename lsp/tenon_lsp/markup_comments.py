@@ -1,6 +1,6 @@
 """Comments and docstrings: a fill in one stays in it.
 
-Knows no markdown and no engine.
+What stands below is not read as part of it, and what it closes stays closed. Knows no markdown and no engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def cut_comment(text: str, place: Place) -> str:
         return text
     at = place.region.inside(place.start)
     kind = syntax.kind_at(at)
-    if kind is Kind.DOCSTRING:
+    if kind is Kind.DOCSTRING or (kind is Kind.STRING and syntax.language.docstrings):
         return _cut_docstring(text, syntax, at)
     if kind is not Kind.COMMENT:
         return text
@@ -62,7 +62,10 @@ def _cut_lines(text: str, place: Place, *, is_line_comment: bool) -> str:
 
 
 def _cut_docstring(text: str, syntax: Syntax, at: int) -> str:
-    """Up to the quotes that end the docstring, which the fill may bring only where nothing else does."""
+    """Up to the quotes that end the docstring, which the fill may bring only where nothing else does.
+
+    One that is not closed yet reaches to the next one's quotes, and is then no docstring to the grammar.
+    """
     start, _ = syntax.enclosing(at, syntax.language.docstrings) or (at, at)
     quoted = _QUOTES.match(syntax.source, start)
     if quoted is None:
@@ -76,4 +79,4 @@ def _cut_docstring(text: str, syntax: Syntax, at: int) -> str:
     if len(places) > allowed:
         text = text[: places[allowed]].rstrip()
     touches = syntax.source.startswith(quotes, at) and len(places) <= allowed
-    return text.rstrip(quotes[0]) if touches and not is_missing else text
+    return text.rstrip(quotes[0] + "\\") if touches and not is_missing else text

@@ -21,10 +21,11 @@ _PARAGRAPH_CHARACTERS_AT_MOST = 1_000  # on either side of the place
 _SENTENCES_TRIED = 8  # as where to begin to read a longer paragraph
 
 _START = re.compile(
-    r"(?P<quote>(?:[ \t]*>)+)?[ \t]*(?P<marker>[-+*]|\d{1,9}[.)]|#{1,6})?(?:[ \t]+(?P<task>\[[ xX]\]))?(?P<gap>[ \t]*)"
+    r"(?P<quote>(?:[ \t]*>)+)?[ \t]*(?P<marker>[-+*]|\d{1,9}[.)]|#{1,6})?(?:[ \t]+(?P<task>\[[ xX]\]))?[ \t]*"
 )
 _LONE_MARKER = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)]|#{1,6}|[|>])?(?:[ \t]+\[[ xX]?\]?)?[ \t]*")
 _INDENT_OF_CODE = re.compile(r" {0,3}\t[ \t]*| {4}[ \t]*")
+_TARGET = re.compile(r"[^\s)]*(?=\s+(?![\s\"'(]))")  # of a link, up to where it has a space
 _DANGLING = re.compile(r"(?:^|(?<=[\s(]))[*_~`\[]+\Z")  # the first half of a mark that is cut in two
 _ORDERED = r"\d{1,9}[.)](?=[ \t]|$)"
 _BULLET = r"[-+*](?=[ \t]|$)"
@@ -115,7 +116,8 @@ def _cut_repeated_start(text: str, around: Surroundings) -> str:
     if start is None:
         return text
     marker = start["marker"] or ""
-    if not marker.strip("#") and not start["gap"]:
+    has_gap = around.before[-1:].isspace()
+    if not marker.strip("#") and not has_gap:
         marker = ""  # the hashes of the fill may be the rest of these
     again = (
         start["quote"] and r"(?:[ \t]*>)+",
@@ -126,16 +128,19 @@ def _cut_repeated_start(text: str, around: Surroundings) -> str:
     for pattern in filter(None, again):
         found = re.compile(r"[ \t]*" + pattern, re.MULTILINE).match(text, at)
         at = found.end() if found else at
-    return text[at:].lstrip(" \t") if at and start["gap"] else text[at:]
+    return text[at:].lstrip(" \t") if at and has_gap else text[at:]
 
 
 def _cut_to_shape(text: str, around: Surroundings) -> str:
-    """One line in a heading or cell, and where the line's first word, a code span or a link goes on behind the place."""
+    """One line in a heading or cell, and where a line's first word, a code span or a link goes on behind the place."""
     if around.is_row:
         return _cut_row(text.partition("\n")[0], around)
     before = around.before[-_PARAGRAPH_CHARACTERS_AT_MOST:]
+    mark = left_open(before)
+    if mark == "](" and (target := _TARGET.match(text)):
+        return target.group()
     is_at_start = bool(before.strip()) and _START.fullmatch(before)
-    is_inside = bool(around.after.strip()) and bool(is_at_start or left_open(before))
+    is_inside = bool(around.after.strip()) and bool(is_at_start or mark)
     if "\n" in text and (is_inside or around.is_heading):
         return text.partition("\n")[0].rstrip()
     return text
@@ -242,14 +247,14 @@ def _keeps(now: State, base: State, below: tuple[str, ...], around: Surroundings
     return True
 
 
-def _keeps_line(
-    now: State, base: State, line: blocks.Line, *, may_split: bool, begins_table: bool
-) -> bool:
+def _keeps_line(now: State, base: State, line: blocks.Line, *, may_split: bool, begins_table: bool) -> bool:
     """Whether a line below keeps its role, its item and its list; `may_split` where the list may end at the fill."""
     is_so, was = blocks.standing(now, line), blocks.standing(base, line)
-    if is_so.role is not was.role:  # a row, where the fill mends a torn table
-        mends = is_so.role is Role.ROW and was.role is Role.TEXT and is_so.columns == blocks.cells_of(line)
-        return mends and not begins_table and not blocks.is_delimiter_row(line)
+    if is_so.role is not was.role:
+        mends = is_so.role is Role.ROW and was.role is Role.TEXT  # a table that was torn, or had no header
+        if blocks.is_delimiter_row(line):
+            return mends and not now.columns
+        return mends and not begins_table and is_so.columns == blocks.cells_of(line)
     if (is_so.quotes, is_so.columns) != (was.quotes, was.columns):
         return False
     if is_so.owners != was.owners:  # text indented for an item that the fill brings

@@ -25,15 +25,26 @@ _MARK = re.compile(
     r")",
     re.DOTALL,
 )
-_PARENTHESIS = re.compile(r"\\.|[()]")
+# The ends of a link's target, which has no space in it but before its title.
+_PARENTHESIS = re.compile(r"\\.|[()]|(?<=[^(\s])\s+(?![\s)\"'(])")
 
 
 @dataclasses.dataclass(slots=True)
-class _Open:
+class _Half:
+    """A mark that opens, closes or both; `count` is what is left of it."""
+
     mark: str
     count: int
     start: int
+    length: int = 1
+    is_both: bool = False
+    is_opener: bool = True
     is_sure: bool = True  # else it opens only where something closes it: 2*3, _name
+
+    def fits(self, opener: _Half) -> bool:
+        """Whether this one may close `opener`; CommonMark's rule of three tells ** and * apart inside words."""
+        is_mixed = (self.length + opener.length) % 3 == 0 and self.length % 3 != 0
+        return self.mark == opener.mark and not (is_mixed and (self.is_both or opener.is_both))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,63 +92,80 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def _unmatched_between(text: str, start: int, end: int) -> Iterator[Unmatched]:
-    opened: list[_Open] = []
+def _unmatched_between(text: str, start: int, end: int) -> list[Unmatched]:
+    reading = _Reading(text, start, end)
     position = start
     while found := _MARK.search(text, position, end):
-        position = found.end()
+        position = max(found.end(), reading.take(found))
+    reading.lost.extend(reading.opened)
+    return [Unmatched(each.start, each.mark, each.is_opener) for each in reading.lost if each.is_sure]
+
+
+@dataclasses.dataclass(slots=True)
+class _Reading:
+    """A paragraph as far as it is read: the halves that are open, and those that will find no other."""
+
+    text: str
+    start: int
+    end: int
+    opened: list[_Half] = dataclasses.field(default_factory=list)
+    lost: list[_Half] = dataclasses.field(default_factory=list)
+
+    def take(self, found: re.Match[str]) -> int:
+        """Reads one mark; where what it encloses ends, if nothing in that is a mark."""
+        closing = 0
         if found["ticks"]:
-            closing = _closing_ticks(text, found, end)
+            closing = _closing_ticks(self.text, found, self.end)
             if closing < 0:
-                yield Unmatched(found.start(), "`", True)
-            position = max(position, closing)
+                self.lost.append(_Half("`", 1, found.start()))
         elif found["run"]:
-            yield from _run(text, found, opened, (start, end))
+            self._take_run(found)
         elif found["open"]:
-            opened.append(_Open("[", 1, found.start()))
-        elif found["close"] and not _close(opened, "[", 1):
-            pass
-        elif found["close"]:
-            yield Unmatched(found.start(), "]", False)
-        elif found["target"]:
-            if _close(opened, "[", 1):
-                yield Unmatched(found.start(), "]", False)
-                continue
-            closing = _closing_parenthesis(text, position, end)
-            if closing < 0:
-                yield Unmatched(found.start(), "](", True)
-            position = max(position, closing)
-    yield from (Unmatched(each.start, each.mark, True) for each in opened if each.is_sure)
+            self.opened.append(_Half("[", 1, found.start()))
+        elif found["close"] or found["target"]:
+            closer = _Half("[", 1, found.start(), is_opener=False)
+            self._close(closer)
+            if closer.count:
+                self.lost.append(closer)
+            elif found["target"]:
+                closing = _closing_parenthesis(self.text, found.end(), self.end)
+                if closing < 0:
+                    self.lost.append(_Half("](", 1, found.start()))
+        return closing
 
+    def _take_run(self, found: re.Match[str]) -> None:
+        """A run of stars, underscores or tildes: it closes what it can, and opens with the rest."""
+        before = self.text[found.start() - 1] if found.start() > self.start else " "
+        after = self.text[found.end()] if found.end() < self.end else " "
+        is_in_word = before.isalnum() and after.isalnum()
+        is_left = not after.isspace() and (after.isalnum() or not before.isalnum())
+        is_right = not before.isspace() and (before.isalnum() or not after.isalnum())
+        run = found.group()
+        if run[0] == "_" and is_in_word:
+            return
+        half = _Half(run[0], len(run), found.start(), len(run), is_both=is_left and is_right)
+        if is_right:
+            self._close(half)
+        if half.count and is_left:
+            half.is_sure = not is_in_word and run != "_"
+            self.opened.append(half)
+        elif half.count and is_right and len(run) > 1:  # a lone one is a footnote's star
+            half.is_opener = False
+            self.lost.append(half)
 
-def _run(text: str, found: re.Match[str], opened: list[_Open], span: tuple[int, int]) -> Iterator[Unmatched]:
-    """A run of stars, underscores or tildes: it closes what it can, and opens with the rest."""
-    mark = found.group()[0]
-    before = text[found.start() - 1] if found.start() > span[0] else " "
-    after = text[found.end()] if found.end() < span[1] else " "
-    is_left = not after.isspace() and (after.isalnum() or not before.isalnum())
-    is_right = not before.isspace() and (before.isalnum() or not after.isalnum())
-    if mark == "_" and before.isalnum() and after.isalnum():
-        return
-    left_over = _close(opened, mark, len(found.group())) if is_right else len(found.group())
-    if not left_over:
-        return
-    if is_left:
-        is_sure = not (before.isalnum() and after.isalnum()) and found.group() != "_"
-        opened.append(_Open(mark, left_over, found.start(), is_sure))
-    elif is_right and not is_left and len(found.group()) > 1:  # a lone one is a footnote's star
-        yield Unmatched(found.start(), mark, False)
-
-
-def _close(opened: list[_Open], mark: str, count: int) -> int:
-    """Closes the innermost openers of `mark`; how many of `count` find none."""
-    for each in reversed(opened):
-        if each.mark == mark and count:
-            taken = min(each.count, count)
-            each.count -= taken
-            count -= taken
-    opened[:] = [each for each in opened if each.count]
-    return count
+    def _close(self, closer: _Half) -> None:
+        """Closes the innermost openers that `closer` fits; emphasis begun inside them finds its end no more."""
+        for index in range(len(self.opened) - 1, -1, -1):
+            opener = self.opened[index]
+            if closer.count and closer.fits(opener):
+                taken = min(opener.count, closer.count)
+                opener.count -= taken
+                opener.is_sure = True
+                closer.count -= taken
+                inside = self.opened[index + 1 :]
+                self.lost.extend(each for each in inside if each.count and each.mark != "[")
+                self.opened[index + 1 :] = [each for each in inside if each.mark == "["]
+        self.opened = [each for each in self.opened if each.count]
 
 
 def _closing_ticks(text: str, found: re.Match[str], end: int) -> int:
@@ -149,6 +177,8 @@ def _closing_ticks(text: str, found: re.Match[str], end: int) -> int:
 def _closing_parenthesis(text: str, start: int, end: int) -> int:
     depth = 1
     for found in _PARENTHESIS.finditer(text, start, end):
+        if found.group().isspace():
+            return -1
         depth += {"(": 1, ")": -1}.get(found.group(), 0)
         if not depth:
             return found.end()

@@ -7,7 +7,7 @@ import re
 from tenon_lsp import languages, markup_blocks
 from tenon_lsp.place import Place
 
-_WRAPPER = re.compile(r"\A(`{3,}|~{3,})([^\n]*)\n(.*)\n[ \t]*\1[ \t]*\n?\Z", re.DOTALL)
+_WRAPPER = re.compile(r"\A(`{3,}|~{3,})([^\n]*)\n(.*\n|)[ \t]*\1[ \t]*\Z", re.DOTALL)
 _OPENS_BLOCK = re.compile(r"(?:[:{(\[]|\b(?:do|then))\s*\Z")
 
 
@@ -72,17 +72,25 @@ def _level(indents: list[str]) -> int:
 
 def _with_indent(new: str, old: str, place: Place) -> str:
     """Indent the further lines like the place, if the model wrote them as if it stood at the start of a line."""
-    indent, own = _indent(place.before), _indent(new) if place.before.isspace() else ""
-    first, *further = [line if line.strip() else _line_end(line) for line in new.split("\n")]
-    if own:  # the place is indented already
-        first, further = first.removeprefix(own), [line.removeprefix(own) for line in further]
-    solid = [line for line in further if line.strip()]
-    old_further = [line for line in old.split("\n")[1:] if line.strip()]
-    if solid and all(line.startswith(indent) for line in old_further):  # else there is text that must not move
-        is_below = bool(_OPENS_BLOCK.search(first)) and not place.before.strip() and _indent(solid[0]) == indent
-        if own or is_below or not all(line.startswith(indent) for line in solid):
-            further = [indent + line if line.strip() else line for line in further]
+    indent = _indent(place.before)
+    own = _indent(new) if place.before.isspace() else ""  # once more what stands before the place
+    first, *further = [
+        line.removeprefix(own) if line.strip() else _line_end(line) for line in new.split("\n")
+    ]
+    if own or _is_at_line_start([first, *further], old, place):
+        further = [indent + line if line.strip() else line for line in further]
     return "\n".join([first, *further])
+
+
+def _is_at_line_start(lines: list[str], old: str, place: Place) -> bool:
+    """Whether further lines are written as if the first one, which is indented, was not."""
+    indent = _indent(place.before)
+    first, *further = [line for line in lines if line.strip()] or [""]
+    old_further = [line for line in old.split("\n")[1:] if line.strip()]
+    if not further or not all(line.startswith(indent) for line in old_further):
+        return False  # what stood there was no block of code
+    is_body = place.before.isspace() and _OPENS_BLOCK.search(first) and _indent(further[0]) == indent
+    return bool(is_body) or not all(line.startswith(indent) for line in further)
 
 
 def _indent(line: str) -> str:

@@ -39,6 +39,15 @@ class PopupPolicy(enum.Enum):
     OFF = "off"
 
 
+class EngineKind(enum.Enum):
+    """What the engine at `engine.url` speaks."""
+
+    TENON = "tenon"
+    OPENAI = "openai"  # completions with a suffix
+    CHAT = "chat"  # chat completions, with the hole described in a prompt
+    LLAMACPP = "llamacpp"  # llama.cpp's /infill
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kind(Generic[Value]):
     """A kind of value: how the documentation and complaints name it, and how it is read (None: it is not one)."""
@@ -53,6 +62,16 @@ def _read_flag(value: object) -> bool | None:
 
 def _read_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _read_address(value: object) -> str | None:
+    if not isinstance(value, str):
+        return None
+    scheme, _, rest = value.strip().partition(":")
+    is_address = (scheme in ("http", "https") and rest.strip("/") and rest.startswith("//")) or (
+        scheme == "unix" and rest
+    )
+    return value.strip() if is_address else None
 
 
 def _read_texts(value: object) -> tuple[str, ...] | None:
@@ -91,6 +110,7 @@ def _choice(options: type[Choice]) -> _Kind[Choice]:
 
 _FLAG = _Kind("true or false", _read_flag)
 _TEXT = _Kind("a string", _read_text)
+_ADDRESS = _Kind("an address such as http://host:8080, https://host or unix:/path", _read_address)
 _TEXTS = _Kind("a list of strings", _read_texts)
 _SHARE = _Kind("a number from 0 to 1", _read_share)
 
@@ -122,13 +142,31 @@ class Disabled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """The engine process."""
+    """The engine: by default this user's own on this machine, shared by all windows."""
 
     model: str = _setting(
         "tenon-0.5b", _TEXT, "The model: a name, a hub id, a local path, or `scripted:FILE` for tests."
     )
     idle_minutes: int = _setting(
-        0, _whole(0, 1440), "Stop the engine after this time without a request, to free memory; 0 is never."
+        30,
+        _whole(0, 1440),
+        "Free the memory of this machine's engine after this time without a request; 0 is never.",
+    )
+    url: str = _setting(
+        "",
+        _ADDRESS,
+        "Use an engine elsewhere: the address of its server, or of what is to be asked there. Text around the cursor "
+        "is sent to it; without an address, none leaves this machine.",
+    )
+    kind: EngineKind = _setting(  # noqa: RUF009 - it is a field
+        EngineKind.TENON,
+        _choice(EngineKind),
+        "What is spoken there: Tenon's own protocol, OpenAI's completions with a suffix, OpenAI's chat, or llama.cpp's "
+        "`/infill`.",
+    )
+    token_file: str = _setting("", _TEXT, "A file with the token or API key to send there.")
+    ca_file: str = _setting(
+        "", _TEXT, "A file with the certificate authority to trust there, instead of the usual ones."
     )
 
 

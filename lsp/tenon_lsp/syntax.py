@@ -97,24 +97,9 @@ class Syntax:
         """Every place that does not parse, in order; nothing inside another one."""
         return tuple(self._errors(self.tree.root_node))
 
-    @functools.cached_property
-    def imports(self) -> tuple[tuple[int, int], ...]:
-        """Start and end of every import at the top of the text."""
-        wanted = self.language.imports
-        nodes = self.tree.root_node.named_children if wanted else []
-        return tuple(self._span(node) for node in nodes if node.type in wanted)
-
     def scopes(self, offset: int) -> tuple[Scope, ...]:
         """The scopes around `offset`, outermost first. At the end of an indented scope, `offset` is still in it."""
         return tuple(map(self._scope, reversed(list(self._scope_nodes(offset)))))
-
-    def siblings(self, offset: int) -> tuple[Scope, ...]:
-        """The scopes that stand beside `offset` in the innermost scope around it, or at the top, in order."""
-        inner = next(self._scope_nodes(offset), None)
-        body = self.tree.root_node if inner is None else (inner.child_by_field_name("body") or inner)
-        at = self._byte(offset)
-        found = (node for child in body.named_children for node in self._scopes_below(child))
-        return tuple(self._scope(node) for node in found if not node.start_byte < at <= node.end_byte)
 
     def kind_at(self, offset: int) -> Kind:
         """What `offset` is inside of: an edge between two nodes belongs to the code around them."""
@@ -155,13 +140,6 @@ class Syntax:
                 if left and (byte < node.end_byte or self.language.is_indented):
                     yield node
             node = node.parent
-
-    def _scopes_below(self, node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-        """A scope, or the scopes that an export, decorator or declaration wraps directly."""
-        if node.type in self.language.scopes:
-            yield node
-        elif node.type not in self.language.blocks:
-            yield from (child for child in node.named_children if child.type in self.language.scopes)
 
     def _scope(self, node: tree_sitter.Node) -> Scope:
         body = node.child_by_field_name("body") or next(

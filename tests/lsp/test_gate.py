@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.lsp.document import at_cursor
 
 from tenon_lsp.documents import Change, Documents
 from tenon_lsp.gate import BLOCK_FACTOR, Refusal, Shape, Verdict, judge
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Encoding, Position
 from tenon_lsp.settings import Multiline, Settings
-from tests.lsp.document import at_cursor
 
 FENCE = "```"
 URI = "file:///work/file"
@@ -128,7 +128,7 @@ def test_all_others_are_overruled_by_hand(refusal: Refusal, case: Case) -> None:
 
 
 def test_every_refusal_is_tried() -> None:
-    assert {refusal for refusal, _ in REFUSALS} == set(Refusal) - {Refusal.SPLIT_RANGE}
+    assert {refusal for refusal, _ in REFUSALS} == set(Refusal)
 
 
 def test_a_secret_is_refused_before_anything_else_is_looked_at() -> None:
@@ -288,8 +288,39 @@ def test_there_is_always_room_for_a_token() -> None:
 
 
 PIECES = [
-    *("def f():", "if a:", "\n", "\r\n", "    ", "\t", "x = 1", '"""', "'", "(", ")", "{", "}", "# é", "🚀", "`"),
-    *("```py\n", "```\n", "- ", "1. ", "| a |", "| - |\n", "> ", "# ", "---\n", "](", "[", "<script>", "<!--"),
+    *(
+        "def f():",
+        "if a:",
+        "\n",
+        "\r\n",
+        "    ",
+        "\t",
+        "x = 1",
+        '"""',
+        "'",
+        "(",
+        ")",
+        "{",
+        "}",
+        "# é",
+        "🚀",
+        "`",
+    ),
+    *(
+        "```py\n",
+        "```\n",
+        "- ",
+        "1. ",
+        "| a |",
+        "| - |\n",
+        "> ",
+        "# ",
+        "---\n",
+        "](",
+        "[",
+        "<script>",
+        "<!--",
+    ),
 ]
 LANGUAGES = ["python", "javascript", "markdown", "html", "plaintext", "klingon", "yaml"]
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tests.lsp.document import at_cursor
 
 from tenon_lsp import markup
 from tenon_lsp.documents import Documents
 from tenon_lsp.markup import Markup
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Encoding
-from tests.lsp.document import at_cursor
 
 READER = MarkdownIt("commonmark").enable("table")
 TABLE = "| a | b |⏎|---|---|⏎"
@@ -108,6 +108,8 @@ def test_a_list_goes_on_and_stays_one(marked: str, raw: str, expected: str) -> N
         ("█", f"{TABLE}| 1 | 2 |⏎| 3 |", f"{TABLE}| 1 | 2 |"),
         ("█⏎Text", f"{TABLE}| 1 | 2 |", "| a | b |"),
         (f"{TABLE}| 1 | 2 |⏎█⏎| 3 | 4 |", "| 5 | 6 |", "| 5 | 6 |"),
+        ("█⏎|---|---|⏎| 1 | 2 |", "| a | b |", "| a | b |"),
+        ("| a | █⏎|---|---|⏎| 1 | 2 |", "b |", "b |"),
     ],
 )
 def test_a_table_keeps_its_columns(marked: str, raw: str, expected: str) -> None:
@@ -147,6 +149,8 @@ def test_a_fence_or_comment_is_closed_where_it_was_opened(marked: str, raw: str,
         ("`co█", "de` and `mo", "de` and"),
         ("see [docs█](u)", ": x](y) for", ": x"),
         ("see [the do█", "cs](http://x_y) for [mo", "cs](http://x_y) for"),
+        ("see [a](█)", "x.org and", "x.org"),
+        ("see [a](█", 'x.org "title") and', 'x.org "title") and'),
         ("see [a](http://█)", "x.org) and [b](http://y.org", None),
         ("█", "~~gone~~ and ~~here", "~~gone~~ and"),
         ("**two█ lines**", " of⏎⏎text", " of"),
@@ -290,10 +294,22 @@ BLOCKS = [
     "<!-- note -->",
     "- item\n\n  more of it\n- next",
 ]
-RAW_PIECES = (
-    "text|more **bold**| *it|`co|- x|- y\n|2. x|3. y|```\n|code\n|# H|> q|- - -|  - deep|  |[a](b|](|)|**|[|- |1. |"
-    "<!--|-->|- [ ] t|~~~|===|  indented|\r\n|é"
-).split("|") + ["| 5 | 6 |", "| 5 |", "|", "| a | b |\n|---|---|\n"]
+RAW_LINES = [
+    "text",
+    "more **bold**",
+    "code",
+    "# H",
+    "> q",
+    "- x",
+    "2. x",
+    "3. y",
+    "  - deep",
+    "  indented",
+    "- [ ] t",
+]
+RAW_MARKS = [" *it", "`co", "[a](b", "](", ")", "**", "[", "- ", "1. ", "  ", "- - -", "===", "é", "\r\n"]
+RAW_BLOCKS = ["```", "~~~", "<!--", "-->", "| 5 | 6 |", "| 5 |", "|", "| a | b |\n|---|---|"]
+RAW_PIECES = [*RAW_LINES, *RAW_MARKS, *RAW_BLOCKS]
 RAWS = st.lists(
     st.tuples(st.sampled_from(RAW_PIECES), st.sampled_from(["", "\n", "\n", " "])).map("".join), max_size=5
 ).map("".join)
@@ -323,7 +339,9 @@ def blocks_from(text: str, first_line: int) -> list[tuple[str, int, str, int]]:
 
 
 def unclosed_count(text: str) -> int:
-    return len(re.findall(r"^(?:```|~~~)", text, re.MULTILINE)) % 2 + ("<!" in text.replace("<!-- note -->", ""))
+    return len(re.findall(r"^(?:```|~~~)", text, re.MULTILINE)) % 2 + (
+        "<!" in text.replace("<!-- note -->", "")
+    )
 
 
 @settings(max_examples=500, deadline=None)
@@ -338,7 +356,9 @@ def test_what_stands_below_stays_what_it_was(marked: str, raw: str) -> None:
     line = before.count("\n") + (0 if is_in_front else 1)
     was = blocks_from(before + after, line)
     now = blocks_from(before + text + after, line + text.count("\n"))
-    assert [block for block in now if block[0] != "tr_open" or block in was] == was  # a torn table may be mended
+    assert [
+        block for block in now if block[0] != "tr_open" or block in was
+    ] == was  # a torn table may be mended
 
 
 @settings(max_examples=500, deadline=None)
@@ -352,7 +372,9 @@ def test_a_cut_fill_is_a_piece_of_it_and_is_cut_no_further(marked: str, raw: str
 
 
 LITERAL_MARK = re.compile(r"(?<![\w*])\*\*(?=[^\s*])|(?<=[^\s*])\*\*(?![\w*])|`|\]\(")
-SPANS = st.sampled_from(["word ", "**bold** ", "`code` ", "[link](u) ", "*it*. ", "snake_case ", "2*3 ", "é "])
+SPANS = st.sampled_from(
+    ["word ", "**bold** ", "`code` ", "[link](u) ", "*it*. ", "snake_case ", "2*3 ", "é "]
+)
 PARAGRAPHS = st.lists(SPANS, max_size=6).map("".join)
 MARKS = st.sampled_from(
     ["word ", " ", "**", "*", "`", "``", "[", "](u)", "](", "]", ")", "a", "~~", "\n", "\n\n", "- "]
@@ -369,5 +391,7 @@ def literal_marks(text: str) -> int:
 @given(PARAGRAPHS, st.integers(0, 60), st.lists(MARKS, max_size=10).map("".join))
 def test_no_mark_is_left_without_its_other_half(paragraph: str, column: int, raw: str) -> None:
     before, after = paragraph[:column], paragraph[column:]
+    assume(not (before.endswith("*") and after.startswith("*")))  # inside a mark
+    assume("](" not in raw or not re.search(r"\[\w*$", before))  # a link inside a link
     text = markup.cut(raw, place_at(f"{before}█{after}"))
     assert literal_marks(before + text + after) <= literal_marks(before + after)

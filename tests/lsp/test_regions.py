@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lsp.document import at_cursor, show
 
 from tenon_lsp.documents import Documents, Snapshot
 from tenon_lsp.positions import Encoding
 from tenon_lsp.regions import Region, region_at
-from tests.lsp.document import at_cursor, show
 
 URI = "file:///work/a"
 T, TILDES = "```", "~~~"
@@ -62,7 +62,7 @@ BLOCKS: list[Lines] = [
     prose("> quoted `code`"),
     prose("`` ` ``"),
     fence(T, "py", "python", "def f():", "    return 1"),
-    fence(T, "python title=\"x.py\" {1,3}", "python", "x = 1"),
+    fence(T, 'python title="x.py" {1,3}', "python", "x = 1"),
     fence(T, "{python}", "python", "é = '🚀'", "", "y"),
     fence(T, " {.js .numberLines}", "javascript", "let a;"),
     fence(T, "rust,no_run", "rust", "fn f() {}"),
@@ -200,14 +200,28 @@ def test_other_languages_have_one_region(language: str) -> None:
 
 
 PIECES = [
-    *("```", "````", "~~~", "py", "{r}", "\n", "\r\n", "\n\n", "- ", "  ", "> ", "---\n", "+++\n", "x", "é🚀"),
+    *(
+        "```",
+        "````",
+        "~~~",
+        "py",
+        "{r}",
+        "\n",
+        "\r\n",
+        "\n\n",
+        "- ",
+        "  ",
+        "> ",
+        "---\n",
+        "+++\n",
+        "x",
+        "é🚀",
+    ),
     *("<script>", "</script>", "<style>", "</style>", "<!--", "-->", "<div>", "# ", "|", "\r"),
 ]
 
 
 @settings(max_examples=300)
-@given(
-    st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from(["markdown", "html"])
-)
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from(["markdown", "html"]))
 def test_every_place_of_any_text_is_in_its_region(source: str, language: str) -> None:
     check_everywhere(opened(source, language))

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon_lsp.settings import Disabled, EngineSettings, Multiline, PopupPolicy, Settings, SuggestIn, describe
+from tenon_lsp.settings import (
+    Disabled,
+    EngineKind,
+    EngineSettings,
+    Multiline,
+    PopupPolicy,
+    Settings,
+    SuggestIn,
+    describe,
+)
 
 EVERYTHING = {
     "enabled": False,
@@ -28,7 +37,14 @@ EVERYTHING = {
     "relatedFiles": False,
     "prefetch": False,
     "holeMarkers": ["???"],
-    "engine": {"model": "scripted:answers.json", "idleMinutes": 10},
+    "engine": {
+        "model": "scripted:answers.json",
+        "idleMinutes": 10,
+        "url": "https://box:8443",
+        "kind": "llamacpp",
+        "tokenFile": "~/token",
+        "caFile": "ca.pem",
+    },
 }
 READ = Settings(
     enabled=False,
@@ -45,7 +61,14 @@ READ = Settings(
     related_files=False,
     prefetch=False,
     hole_markers=("???",),
-    engine=EngineSettings(model="scripted:answers.json", idle_minutes=10),
+    engine=EngineSettings(
+        model="scripted:answers.json",
+        idle_minutes=10,
+        url="https://box:8443",
+        kind=EngineKind.LLAMACPP,
+        token_file="~/token",
+        ca_file="ca.pem",
+    ),
 )
 
 
@@ -92,6 +115,11 @@ def test_unset_values_are_the_defaults() -> None:
             {"exclude": "*.log"},
             '"tenon.exclude" must be a list of strings, not "*.log"; its default is used.',
         ),
+        (
+            {"engine": {"url": "box:8080"}},
+            '"tenon.engine.url" must be an address such as http://host:8080, https://host or unix:/path, '
+            'not "box:8080"; its default is used.',
+        ),
         ({"suggestIn": 5}, '"tenon.suggestIn" must be an object, not 5; its defaults are used.'),
         (
             {"debounce_ms": 5},
@@ -122,6 +150,11 @@ def test_what_is_wrong_is_told_in_one_sentence(data: object, complaint: str) -> 
         {"engine": {"model": ["tenon-0.5b"]}},
         {"engine": {"model": {"name": "tenon-0.5b"}}},
         {"exclude": {"*.log": True}},
+        {"engine": {"url": "http://"}},
+        {"engine": {"url": "ftp://box"}},
+        {"engine": {"url": "unix:"}},
+        {"engine": {"url": 8080}},
+        {"engine": {"kind": "vllm"}},
     ],
 )
 def test_a_wrong_value_leaves_the_default(wrong: object) -> None:
@@ -143,6 +176,14 @@ def test_whole_numbers_may_come_as_fractions_and_empty_lists_as_objects() -> Non
 def test_blank_entries_of_a_list_are_left_out() -> None:
     found, complaints = Settings.parse({"holeMarkers": ["", None, "  ", "???"]})
     assert (found.hole_markers, complaints) == (("???",), [])
+
+
+@pytest.mark.parametrize(
+    "url", ["http://box:8080", "https://box/v1", "unix:/run/engine.sock", " http://box "]
+)
+def test_an_address_has_a_scheme(url: str) -> None:
+    found, complaints = Settings.parse({"engine": {"url": url}})
+    assert (found.engine.url, complaints) == (url.strip(), [])
 
 
 def test_a_long_wrong_value_is_shown_in_part() -> None:
@@ -178,7 +219,7 @@ def test_the_table_names_every_setting_with_its_default() -> None:
     }
     assert list(defaults) == list(dict(flattened(EVERYTHING)))
     assert Settings.parse(defaults) == (Settings(), [])
-    assert len(rows) <= 20
+    assert len(rows) <= 24
     assert all(len(row) == 4 and row[3].endswith(". |") for row in rows)
 
 

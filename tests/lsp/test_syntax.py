@@ -121,20 +121,6 @@ def test_indentation_says_which_scope_a_blank_line_is_in(text: str, headers: lis
 def test_a_brace_ends_a_scope() -> None:
     source, offset = cursor("func a() {\n\tx()\n}\n█\nfunc b() {}\n")
     assert parsed(source, "go").scopes(offset) == ()
-    assert [source[s.start : s.body_start] for s in parsed(source, "go").siblings(offset)] == [
-        "func a() ",
-        "func b() ",
-    ]
-
-
-def test_siblings_leave_out_the_scope_around_the_place() -> None:
-    source, offset = cursor(
-        "class A:\n    def f(self):\n        █pass\n    @property\n    def g(self):\n        pass\n"
-    )
-    syntax = parsed(source)
-    assert [source[s.start : s.body_start].strip() for s in syntax.siblings(source.index("def f"))] != []
-    inner = syntax.scopes(offset)[-1]
-    assert source[inner.start : inner.body_start].strip() == "def f(self):"
 
 
 @pytest.mark.parametrize(
@@ -158,11 +144,6 @@ def test_siblings_leave_out_the_scope_around_the_place() -> None:
 def test_comments_and_strings_are_told_from_code(text: str, language: str, kind: Kind) -> None:
     source, offset = cursor(text)
     assert parsed(source, language).kind_at(offset) is kind
-
-
-def test_imports_are_those_at_the_top() -> None:
-    source = "import os\nfrom a import b\n\ndef f():\n    import c\n"
-    assert [source[start:end] for start, end in parsed(source).imports] == ["import os", "from a import b"]
 
 
 def test_a_place_that_does_not_parse_is_an_error() -> None:

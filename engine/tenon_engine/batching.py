@@ -1,0 +1,191 @@
+"""One network for the fills of several threads: forward passes that are wanted at the same time are one.
+
+Owns whose turn it is. There is no thread here: of the threads that wait for a forward, one runs it for all of them, so
+a fill that is alone pays nothing. Context is encoded between two forwards, a chunk at a time, so that no canvas waits
+for a long context. Knows nothing of fills, sessions or plans.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
+
+from torch import Tensor
+
+from tenon_engine.denoise import Network
+from tenon_engine.view import View
+
+STRAGGLERS_S = 0.005  # after a turn, how long the next one waits at most for fills that look at what they got
+ENTRIES_MAX = 128  # of one joint forward: with more, the arithmetic takes the time that reading the weights once saves
+
+C = TypeVar("C")
+
+
+class CausalNetwork(Network[C], Protocol[C]):
+    """A network whose context is encoded causally, before and apart from the canvas."""
+
+    def new_context(self) -> C:
+        """An empty context."""
+        ...
+
+    def extend(self, context: C, ids: list[int]) -> None:
+        """Encode `ids` behind what `context` holds."""
+        ...
+
+    def defer(self, context: C, ids: list[int]) -> None:
+        """Let `ids` follow in `context`, encoded by the next forward on it."""
+        ...
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Turn(Generic[C]):
+    """What one thread wants of a forward, and then what it gets."""
+
+    passes: Sequence[tuple[C, View]]
+    logits: list[Tensor] | None = None
+    error: Exception | None = None
+    is_alone: bool = False  # after a joint forward that failed: whose fault it was will show
+
+    @property
+    def is_done(self) -> bool:
+        return self.logits is not None or self.error is not None
+
+    @property
+    def entry_count(self) -> int:
+        return sum(len(view.reads) for _, view in self.passes)
+
+
+class BatchedNetwork(Generic[C]):
+    """A network that any number of threads may use, each on contexts of its own.
+
+    Invariant: while `_is_taken`, exactly one thread uses the network, without holding the lock.
+    """
+
+    def __init__(self, network: CausalNetwork[C]) -> None:
+        self._network = network
+        self._changed = threading.Condition()
+        self._forwards: list[_Turn[C]] = []  # not done yet, oldest first
+        self._encodings: deque[object] = deque()  # who wants to encode, oldest first
+        self._is_taken = False
+        self._encoded_last = False
+        self._freed_at = 0.0
+        self._fill_count = 0
+
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """While this is entered, others may wait a moment for the next forward of this fill."""
+        with self._changed:
+            self._fill_count += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._fill_count -= 1
+                self._changed.notify_all()
+
+    def new_context(self) -> C:
+        """An empty context."""
+        return self._network.new_context()
+
+    def extend(self, context: C, ids: list[int]) -> None:
+        """Encode `ids` behind what `context` holds, as soon as it is this thread's turn."""
+        with self._encoding():
+            self._network.extend(context, ids)
+
+    def defer(self, context: C, ids: list[int]) -> None:
+        """Let `ids` follow in `context`, encoded by the next forward on it."""
+        self._network.defer(context, ids)
+
+    def forward(self, passes: Sequence[tuple[C, View]]) -> list[Tensor]:
+        """Logits f32 [scored, vocabulary] per row, from a forward that other threads may have a part in."""
+        turn = _Turn(passes)
+        try:
+            while batch := self._claim(turn):
+                self._run(batch)
+        finally:
+            with self._changed:
+                if turn in self._forwards:
+                    self._forwards.remove(turn)
+        if turn.error is not None:
+            raise turn.error
+        assert turn.logits is not None, "a turn that is done has failed or has its logits"
+        return turn.logits
+
+    def _claim(self, turn: _Turn[C]) -> list[_Turn[C]]:
+        """Take the network for the turns to run next; none when this one is done, by whichever thread."""
+        with self._changed:
+            if turn not in self._forwards and not turn.is_done:
+                self._forwards.append(turn)
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: turn.is_done or self._may_forward())
+            if turn.is_done:
+                return []
+            self._is_taken = True
+            wait_s = self._freed_at + STRAGGLERS_S - time.monotonic()
+            if wait_s > 0:
+                self._changed.wait_for(self._all_are_here, timeout=wait_s)
+            return [turn] if turn.is_alone else self._batch()
+
+    def _may_forward(self) -> bool:
+        return not self._is_taken and (self._encoded_last or not self._encodings)
+
+    def _all_are_here(self) -> bool:
+        """Whether every fill waits for the network; those that do not are busy with what it said."""
+        return len(self._forwards) + len(self._encodings) >= self._fill_count
+
+    def _batch(self) -> list[_Turn[C]]:
+        """The oldest turns, one at least, and no more than pays."""
+        batch: list[_Turn[C]] = []
+        entry_count = 0
+        for turn in self._forwards:
+            entry_count += turn.entry_count
+            if batch and entry_count > ENTRIES_MAX:
+                break
+            if not turn.is_alone:
+                batch.append(turn)
+        return batch
+
+    def _run(self, batch: Sequence[_Turn[C]]) -> None:
+        """One forward for all of `batch`; where that fails, each of them gets one of its own."""
+        try:
+            logits = iter(self._network.forward([each for turn in batch for each in turn.passes]))
+            for turn in batch:
+                turn.logits = [next(logits) for _ in turn.passes]
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0].error = error
+            for turn in batch:
+                turn.is_alone = True
+        finally:
+            with self._changed:
+                self._forwards = [turn for turn in self._forwards if not turn.is_done]
+                self._free(encoded=False)
+
+    @contextmanager
+    def _encoding(self) -> Iterator[None]:
+        """The network for a chunk of context: in turn with other contexts, and with the forwards of canvases."""
+        claim = object()
+        with self._changed:
+            self._encodings.append(claim)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._may_encode(claim))
+            self._encodings.popleft()
+            self._is_taken = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free(encoded=True)
+
+    def _may_encode(self, claim: object) -> bool:
+        is_next = not self._is_taken and self._encodings[0] is claim
+        return is_next and not (self._encoded_last and self._forwards)
+
+    def _free(self, *, encoded: bool) -> None:
+        self._is_taken, self._encoded_last, self._freed_at = False, encoded, time.monotonic()
+        self._changed.notify_all()

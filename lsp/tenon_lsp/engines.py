@@ -1,0 +1,68 @@
+"""Which engine the settings mean: this user's own, or one elsewhere, in the protocol that is spoken there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tenon_lsp.engine_client import Engine, EngineError, EngineFault
+from tenon_lsp.engine_connection import Endpoint
+from tenon_lsp.engine_daemon import daemon_engine
+from tenon_lsp.engine_health import Listeners
+from tenon_lsp.engine_http import HttpEngine
+from tenon_lsp.engine_remote import RemoteEngine
+from tenon_lsp.remote_chat import Chat
+from tenon_lsp.remote_llamacpp import Infill
+from tenon_lsp.remote_openai import Completions
+from tenon_lsp.remote_question import Dialect
+from tenon_lsp.settings import EngineKind, EngineSettings
+
+_SOCKET = "unix:"
+
+
+def engine_for(settings: EngineSettings, listeners: Listeners, *, log_level: str = "warning") -> Engine:
+    """The engine that `settings` mean, not started yet. Without `url`, nothing leaves this machine."""
+    if not settings.url:
+        return daemon_engine(
+            settings.model, listeners, idle_minutes=settings.idle_minutes, log_level=log_level
+        )
+    model = None if settings.model == EngineSettings().model else settings.model
+    if settings.kind is EngineKind.TENON:
+        return HttpEngine(lambda: _endpoint(settings), listeners, model=model)
+    return RemoteEngine(lambda: _endpoint(settings), _dialect(settings.kind, model), listeners, model=model)
+
+
+def _dialect(kind: EngineKind, model: str | None) -> Dialect:
+    if kind is EngineKind.OPENAI:
+        return Completions(model)
+    return Chat(model) if kind is EngineKind.CHAT else Infill()
+
+
+def _endpoint(settings: EngineSettings) -> Endpoint:
+    """Where the settings say the engine is; the token's file is read anew for every connection."""
+    token = _token(Path(settings.token_file)) if settings.token_file else ""
+    ca_file = _expanded(Path(settings.ca_file)) if settings.ca_file else None
+    if settings.url.startswith(_SOCKET):
+        return Endpoint("http://localhost", socket=settings.url.removeprefix(_SOCKET), token=token)
+    return Endpoint(settings.url, token=token, ca_file=ca_file)
+
+
+def _token(path: Path) -> str:
+    try:
+        text = _expanded(path).read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not ASCII text"
+        raise _unusable(f"the token file {path} cannot be read ({reason})") from None
+    if not text or not text.isprintable() or " " in text:
+        raise _unusable(f"the token file {path} does not hold one token")
+    return text
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise _unusable(f"there is no home folder for {path}") from None
+
+
+def _unusable(sentence: str) -> EngineError:
+    return EngineError(EngineFault.UNAVAILABLE, sentence)
