@@ -8,6 +8,7 @@ for a long context. Knows nothing of fills, sessions or plans.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 import time
 from collections import deque
@@ -21,9 +22,13 @@ from tenon_engine.denoise import Network
 from tenon_engine.view import View
 
 STRAGGLERS_S = 0.005  # after a turn, how long the next one waits at most for fills that look at what they got
-ENTRIES_MAX = 128  # of one joint forward: with more, the arithmetic takes the time that reading the weights once saves
+ENTRIES_MAX = (
+    128  # of one joint forward: with more, the arithmetic takes the time that reading the weights once saves
+)
 
 C = TypeVar("C")
+
+logger = logging.getLogger(__name__)
 
 
 class CausalNetwork(Network[C], Protocol[C]):
@@ -157,6 +162,7 @@ class BatchedNetwork(Generic[C]):
             for turn in batch:
                 turn.logits = [next(logits) for _ in turn.passes]
         except Exception as error:
+            logger.debug("a forward for %d failed", len(batch), exc_info=True)
             if len(batch) == 1:
                 batch[0].error = error
             for turn in batch:

@@ -193,20 +193,19 @@ def folder() -> Path:
     return path
 
 
-def publish(address: Address) -> None:
+def publish(address: Address, files: Files) -> None:
     """Let `find` find this engine. For the engine itself, as is what follows."""
-    record = files_of(address.model, address.version).record
-    draft = record.with_suffix(".new")
+    draft = files.record.with_suffix(".new")
     with os.fdopen(
         os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
     ) as file:
         json.dump(dataclasses.asdict(address), file)
-    draft.replace(record)
+    draft.replace(files.record)
 
 
-def is_published(address: Address) -> bool:
+def is_published(address: Address, files: Files) -> bool:
     """Whether `find` still finds this engine: its folder may go when the user logs out."""
-    return _read(files_of(address.model, address.version).record) == address
+    return _read(files.record) == address
 
 
 def withdraw(files: Files) -> None:

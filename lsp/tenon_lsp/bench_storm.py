@@ -24,9 +24,31 @@ MEMORY_SAMPLES = 10
 PIECES = (
     *"abcdefghij_=+.,:; ",
     *("(", ")", "[", "]", "{", "}", '"', "'", "`", "|", "#"),
-    *("\n", "\n", "\n    ", "\t", "é", "\N{ROCKET}", "return ", "def f(x):\n    ", "- ", "```\n", "import os\n"),
+    *(
+        "\n",
+        "\n",
+        "\n    ",
+        "\t",
+        "é",
+        "\N{ROCKET}",
+        "return ",
+        "def f(x):\n    ",
+        "- ",
+        "```\n",
+        "import os\n",
+    ),
 )
-ANSWERS = ("x", "value)", "name = 1\n", "return self.total\n", "é\N{ROCKET}", ")", "a\n    b\nc", "<|endoftext|>", "")
+ANSWERS = (
+    "x",
+    "value)",
+    "name = 1\n",
+    "return self.total\n",
+    "é\N{ROCKET}",
+    ")",
+    "a\n    b\nc",
+    "<|endoftext|>",
+    "",
+)
 
 
 @dataclasses.dataclass(slots=True)

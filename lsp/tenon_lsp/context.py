@@ -197,7 +197,7 @@ def _imports(place: Place) -> Iterator[Span]:
     syntax = place.region.syntax
     if syntax is None:
         return
-    tops = itertools.islice(_children(syntax.tree.root_node), _TOP_NODES_MAX)
+    tops = itertools.islice(_children(syntax.outline.root_node), _TOP_NODES_MAX)
     nodes = itertools.chain.from_iterable(_children(top) if top.is_error else (top,) for top in tops)
     for node in reversed([node for node in nodes if node.type in syntax.language.imports]):
         start, end = syntax.span(node)

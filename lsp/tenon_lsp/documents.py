@@ -107,6 +107,11 @@ class Documents:
         """Forget a document."""
         self._documents.pop(uri, None)
 
+    def syntax(self, uri: str) -> Syntax | None:
+        """The tree of an open document."""
+        document = self._documents.get(uri)
+        return None if document is None else document.syntax
+
     def focus(self, uri: str) -> None:
         """The user looks at this document."""
         if document := self._documents.get(uri):
@@ -185,7 +190,7 @@ class _Document:
                 continue
             has_changed = True
             self.text = self.text.edited(start, end, new)
-            self.syntax = self.syntax.edited(start, end, new) if self.syntax else None
+            self.syntax = self.syntax.edited(start, end, new, self.text.source) if self.syntax else None
         self.version = version
         if has_changed:
             shrank = len(self.text.source) < length_before

@@ -1,20 +1,21 @@
 """Excerpt: the tree of a text with a hole in it; of a large text, of what stands near the hole alone.
 
 What is left out are whole statements, members or elements far away, of the blocks around the hole; their headers
-stay, and so does whatever does not parse. The parser is asked about a page instead of a book. Knows no documents.
+stay. Where that is not enough, only the lines near the hole are left. The parser is asked about a page instead of a
+book. Knows no documents.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 
 import tree_sitter
 
 from tenon_lsp.syntax import Syntax
 
-WHOLE_CHARACTERS = 100_000  # up to here, parsing an edited text takes little
+WHOLE_CHARACTERS = 10_000  # up to here, parsing an edited text takes little
 NEAR_CHARACTERS = 3_000  # on either side
+EXCERPT_CHARACTERS = 30_000  # a larger one is as slow as the whole
 
 
 def without(syntax: Syntax, start: int, end: int) -> tuple[Syntax, int]:
@@ -22,27 +23,46 @@ def without(syntax: Syntax, start: int, end: int) -> tuple[Syntax, int]:
     syntax = syntax.edited(start, end, "") if end > start else syntax
     if len(syntax.source) <= WHOLE_CHARACTERS:
         return syntax, start
-    far: list[tuple[int, int]] = []
-    node: tree_sitter.Node | None = syntax.node_at(start)
+    text, at = _without(syntax.source, sorted(_far(syntax, start)), start)
+    if len(text) > EXCERPT_CHARACTERS:
+        text, at = _near_lines(syntax.source, start)
+    return Syntax(text, syntax.language), at
+
+
+def _without(source: str, spans: list[tuple[int, int]], start: int) -> tuple[str, int]:
+    kept, reached, at = [], 0, start
+    for left, right in spans:
+        kept.append(source[reached:left])
+        reached = max(reached, right)
+        at -= right - left if right <= start else 0
+    return "".join([*kept, source[reached:]]), at
+
+
+def _far(syntax: Syntax, at: int) -> Iterator[tuple[int, int]]:
+    """What stands far before and far after `at` in each of the blocks around it."""
+    node: tree_sitter.Node | None = syntax.node_at(at)
     while node is not None:
-        if node.parent is None or node.type in syntax.language.blocks:
-            far += _far_children(syntax, node.named_children, start)
+        if (node.parent is None or node.type in syntax.language.blocks) and node.named_child_count:
+            yield from _far_children(syntax, node, at)
         node = node.parent
-    kept, reached, moved = [], 0, start
-    for left, right in sorted(far):
-        kept.append(syntax.source[reached:left])
-        reached = right
-        moved -= right - left if right <= start else 0
-    return Syntax("".join([*kept, syntax.source[reached:]]), syntax.language), moved
 
 
-def _far_children(syntax: Syntax, children: list[tree_sitter.Node], at: int) -> Iterator[tuple[int, int]]:
-    """The spans of `children` far before and far after `at`, each with what separates it from the next nearer one."""
-    starts = [syntax.span(child)[0] for child in children]
-    ends = [syntax.span(child)[1] for child in children]
-    for index in range(min(bisect.bisect_left(ends, at - NEAR_CHARACTERS), len(children) - 1)):
-        if not children[index].has_error and starts[index + 1] <= at:
-            yield starts[index], starts[index + 1]
-    for index in range(max(bisect.bisect_right(starts, at + NEAR_CHARACTERS), 1), len(children)):
-        if not children[index].has_error and ends[index - 1] >= at:
-            yield ends[index - 1], ends[index]
+def _far_children(syntax: Syntax, block: tree_sitter.Node, at: int) -> Iterator[tuple[int, int]]:
+    """The children of a block far before and far after `at`, with what separates them from the nearer ones."""
+    first, last = block.named_child(0), block.named_child(block.named_child_count - 1)
+    before = block.first_named_child_for_byte(syntax.byte(max(at - NEAR_CHARACTERS, 0)))
+    after = block.first_named_child_for_byte(syntax.byte(at + NEAR_CHARACTERS))
+    if first is not None and before is not None:
+        left, right = syntax.span(first)[0], syntax.span(before)[0]
+        if left < right <= at:
+            yield left, right
+    if last is not None and after is not None:
+        left, right = syntax.span(after)[1], syntax.span(last)[1]
+        if at <= left < right:
+            yield left, right
+
+
+def _near_lines(source: str, start: int) -> tuple[str, int]:
+    first = source.rfind("\n", 0, max(start - NEAR_CHARACTERS, 0)) + 1
+    last = source.find("\n", start + NEAR_CHARACTERS)
+    return source[first : len(source) if last < 0 else last + 1], start - first

@@ -14,9 +14,11 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
-from pathspec.patterns.gitignore import GitIgnorePatternError
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+if TYPE_CHECKING:
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +204,9 @@ def _compiled(lines: tuple[str, ...]) -> tuple[_Pattern, ...]:
 
 def _pattern(line: str) -> _Pattern | None:
     """None for blank lines, comments, and lines that git does not understand either."""
+    from pathspec.patterns.gitignore import GitIgnorePatternError  # here: a server begins to listen before
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
     kept = line if line.endswith("\\ ") else line.rstrip()
     try:
         # Without its last slash a pattern matches the folder's own name; that it is a folder is known apart.

@@ -27,6 +27,7 @@ def _add_texts(server: TenonServer) -> None:
         document = params.text_document
         related.prepare(document.text)
         server.session.documents.open(document.uri, document.language_id, document.version, document.text)
+        server.refresh_later(document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def did_change(params: types.DidChangeTextDocumentParams) -> None:
@@ -52,6 +53,7 @@ def _change(server: TenonServer, document: types.VersionedTextDocumentIdentifier
     server.session.scheduler.drop(document.uri + ACTION)
     if not server.session.documents.change(document.uri, document.version, convert.changes(events)):
         _log.warning("a change of a document that is not open is ignored")
+    server.refresh_later(document.uri)
     server.warm()
 
 

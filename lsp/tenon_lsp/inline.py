@@ -28,6 +28,7 @@ from tenon_lsp.trim import best
 CHANGE_WAIT_MS = 50  # for a change that the editor sends behind the request that needs it
 LATE_MS = 500  # beyond its deadline, for an engine that has no answer even then
 INVOKED_DEADLINE_MS = 60_000
+PREFETCH_AFTER_MS = 100  # what is shown is on the screen by then
 PREFETCH_CONFIDENCE = 0.5  # of a shown item, from which on what follows it is worth computing
 CONTROL_ONLY_MAX = 3  # answers in a row without any text, until the engine counts as ill
 
@@ -128,7 +129,7 @@ class Inline:
             _log.debug("no suggestion: %s", refusal.value if refusal else "")
             return []
         if texts and source == "engine" and not ask.popup:
-            self._prefetch(spot.place, texts[0])
+            self._session.scheduler.background(ask.uri, lambda: self._prefetch(spot.place, texts[0]))
         elapsed_ms = (time.perf_counter() - started) * 1e3
         _log.info("%d suggestions from %s, %.0f ms", len(texts), source, elapsed_ms)
         return [Item(spot.entry + text, spot.start, spot.end, confidence) for text, confidence in texts]
@@ -248,24 +249,19 @@ class Inline:
             )
             self._session.status.fault("unhealthy", sentence)
 
-    def _prefetch(self, place: Place, shown: tuple[str, float]) -> None:
-        """Compute what would be asked if the item that is shown were taken, while nothing else is to do."""
+    async def _prefetch(self, place: Place, shown: tuple[str, float]) -> None:
+        """Compute what would be asked if the item that is shown were taken; nothing else is to do meanwhile."""
         text, confidence = shown
         if confidence < PREFETCH_CONFIDENCE or not self._session.settings.prefetch:
             return
+        await asyncio.sleep(PREFETCH_AFTER_MS / 1e3)
         after = _with_text(place, text)
         spot = _Spot(after, Position(0, 0), Position(0, 0), "")
         circumstances = self._circumstances(after, is_invoked=False, has_popup=False)
         verdict = gate.judge(after, self._session.settings, **circumstances)
-        if verdict.refusal is not None or self._recall(spot, is_invoked=False) is not None:
-            return
-        uri = place.snapshot.uri
-
-        async def compute() -> None:
+        if verdict.refusal is None and self._recall(spot, is_invoked=False) is None:
             texts = await self._fill(after, verdict, is_invoked=False)
-            self._session.typed.remember(uri, Shown(*spot.sides, texts))
-
-        self._session.scheduler.background(uri, compute)
+            self._session.typed.remember(place.snapshot.uri, Shown(*spot.sides, texts))
 
 
 def _is_inside(snapshot: Snapshot, position: Position) -> bool:

@@ -240,8 +240,11 @@ def find(name: str) -> Language | None:
     return row if row and importlib.util.find_spec(row.grammar) else None
 
 
-@functools.cache
 def parser(language: Language, entry: str | None = None) -> tree_sitter.Parser:
-    """The one parser of a language; `entry` names another grammar of the same module."""
-    module = importlib.import_module(language.grammar)
-    return tree_sitter.Parser(tree_sitter.Language(getattr(module, entry or language.entry)()))
+    """A parser of a language, for one thread; `entry` names another grammar of the same module."""
+    return tree_sitter.Parser(_grammar(language.grammar, entry or language.entry))
+
+
+@functools.cache
+def _grammar(module: str, entry: str) -> tree_sitter.Language:
+    return tree_sitter.Language(getattr(importlib.import_module(module), entry)())

@@ -121,21 +121,19 @@ def read(text: str) -> Line:
 def step(state: State, text: str) -> tuple[State, bool]:
     """The state behind one more line, and whether the line goes on properly with the list or table it is in."""
     line = read(text)
-    number = state.number + 1
     if _is_in_raw(state, line):
         raw_end = raw_after(text, state.raw_end)
-        return dataclasses.replace(
-            state, role=Role.RAW, has_paragraph=False, raw_end=raw_end, number=number
-        ), True
+        return State(Role.RAW, False, raw_end, state.quotes, state.levels, number=state.number + 1), True
     how = standing(state, line)
     levels, is_next = _levels_after(state, line, how)
     cells = cells_of(line)
     columns = (state.columns or cells) if how.role is Role.ROW else 0
-    is_even = (
-        cells == columns if columns else not (state.has_paragraph and state.cells and is_delimiter_row(line))
-    )
+    is_torn = not columns and state.has_paragraph and state.cells > 0 and is_delimiter_row(line)
+    is_even = cells == columns if columns else not is_torn
     has_paragraph = how.role is Role.TEXT or (how.role is Role.ITEM and bool(line.body.strip()))
-    after = State(how.role, has_paragraph, raw_opened(text), how.quotes, levels, columns, cells, number)
+    after = State(
+        how.role, has_paragraph, raw_opened(text), how.quotes, levels, columns, cells, state.number + 1
+    )
     return after, is_next and is_even
 
 
@@ -149,9 +147,8 @@ def fold(state: State, lines: Iterable[str]) -> State:
 def standing(state: State, line: Line) -> Standing:
     """How `line` stands behind `state`."""
     role = _role(state, line)
-    if (
-        role is Role.TEXT and state.has_paragraph and line.quotes <= state.quotes
-    ):  # goes on with the text above, however it is indented
+    goes_on = role is Role.TEXT and state.has_paragraph and line.quotes <= state.quotes
+    if goes_on:  # with the text above, however it is indented
         return Standing(role, state.quotes, _ids(state.levels), None, 0)
     inside = state.levels if line.quotes == state.quotes else ()
     owners = [level for level in inside if level.holds(line)]
@@ -224,7 +221,7 @@ def _hinted_lines(text: str) -> Iterator[str]:
     end = -1
     while hint := _RAW_HINT.search(text, end + 1):
         start, end = text.rfind("\n", 0, hint.start()) + 1, text.find("\n", hint.start())
-        yield text[start : end if end >= 0 else len(text)]
+        yield text[start : end if end >= 0 else len(text)].rstrip("\r")
         if end < 0:
             return
 

@@ -23,7 +23,7 @@ def cut_comment(text: str, place: Place) -> str:
     at = place.region.inside(place.start)
     kind = syntax.kind_at(at)
     if kind is Kind.DOCSTRING or (kind is Kind.STRING and syntax.language.docstrings):
-        return _cut_docstring(text, syntax, at)
+        return _cut_docstring(text, syntax, at, is_sure=kind is Kind.DOCSTRING)
     if kind is not Kind.COMMENT:
         return text
     node_start, node_end = syntax.enclosing(at, syntax.language.comments) or (at, at)
@@ -61,14 +61,14 @@ def _cut_lines(text: str, place: Place, *, is_line_comment: bool) -> str:
     return piece.rstrip() if len(kept) <= len(others) else piece
 
 
-def _cut_docstring(text: str, syntax: Syntax, at: int) -> str:
+def _cut_docstring(text: str, syntax: Syntax, at: int, *, is_sure: bool) -> str:
     """Up to the quotes that end the docstring, which the fill may bring only where nothing else does.
 
-    One that is not closed yet reaches to the next one's quotes, and is then no docstring to the grammar.
+    One that is not closed yet reaches to the next one's quotes, and is then any string to the grammar.
     """
     start, _ = syntax.enclosing(at, syntax.language.docstrings) or (at, at)
     quoted = _QUOTES.match(syntax.source, start)
-    if quoted is None:
+    if quoted is None or not (is_sure or len(quoted[1]) == 3):
         return text
     quotes = quoted[1]
     if len(quotes) == 1:

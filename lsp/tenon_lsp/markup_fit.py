@@ -50,7 +50,7 @@ class Surroundings:
         prefix, suffix = place.prefix, place.suffix
         line_start = prefix.rfind("\n") + 1
         start = _block_start(place, prefix, line_start)
-        above = prefix[start:line_start].split("\n")[:-1]
+        above = [line.rstrip("\r") for line in prefix[start:line_start].split("\n")[:-1]]
         after, *below = _first_lines(suffix)
         before = prefix[line_start:]
         joined = list(_paragraph_lines(below))

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from tenon_lsp.markup_blocks import NOTHING_OPEN, Role, State, begins_block, step
 
 _MARK = re.compile(
-    r"(?=[\\:<`*_~\[\]])(?:"  # spares the engine nearly all of the text
+    r"(?=[\\:<`*_~!\[\]])(?:"  # spares the engine nearly all of the text
     r"\\."
     r"|://[^\s<>()\[\]`*]*"
     r"|</?[A-Za-z][^<>\n]*>"
     r"|(?P<ticks>`+)"
     r"|(?P<run>\*+|_+|~~+)"
-    r"|(?P<open>\[)"
+    r"|(?P<open>!?\[)"
     r"|(?P<target>\]\()"
     r"|(?P<close>\])"
     r")",
@@ -44,7 +44,7 @@ class _Half:
     def fits(self, opener: _Half) -> bool:
         """Whether this one may close `opener`; CommonMark's rule of three tells ** and * apart inside words."""
         is_mixed = (self.length + opener.length) % 3 == 0 and self.length % 3 != 0
-        return self.mark == opener.mark and not (is_mixed and (self.is_both or opener.is_both))
+        return self.mark == opener.mark[-1] and not (is_mixed and (self.is_both or opener.is_both))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def marks(text: str) -> list[int]:
 def left_open(line: str) -> str:
     """The innermost of code span, link text and link target in which `line` ends: its mark, else nothing."""
     opened = [each for each in _unmatched_between(line, 0, len(line)) if each.is_opener]
-    return next((each.mark for each in reversed(opened) if each.mark in ("`", "[", "](")), NOTHING_OPEN)
+    return next((each.mark.lstrip("!") for each in reversed(opened) if each.mark[-1] in "`[("), NOTHING_OPEN)
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
@@ -121,16 +121,26 @@ class _Reading:
         elif found["run"]:
             self._take_run(found)
         elif found["open"]:
-            self.opened.append(_Half("[", 1, found.start()))
+            self.opened.append(_Half(found.group(), 1, found.start()))
         elif found["close"] or found["target"]:
-            closer = _Half("[", 1, found.start(), is_opener=False)
-            self._close(closer)
-            if closer.count:
-                self.lost.append(closer)
-            elif found["target"]:
-                closing = _closing_parenthesis(self.text, found.end(), self.end)
-                if closing < 0:
-                    self.lost.append(_Half("](", 1, found.start()))
+            closing = self._take_bracket(found)
+        return closing
+
+    def _take_bracket(self, found: re.Match[str]) -> int:
+        """A closing one, and the link's target that follows it; a link that is in another one's text ends that."""
+        closer = _Half("[", 1, found.start(), is_opener=False)
+        innermost = next((each for each in reversed(self.opened) if closer.fits(each)), closer)
+        self._close(closer)
+        if closer.count:
+            self.lost.append(closer)
+        if closer.count or not found["target"]:
+            return 0
+        closing = _closing_parenthesis(self.text, found.end(), self.end)
+        if closing < 0:
+            self.lost.append(_Half("](", 1, found.start()))
+        elif innermost.mark == "[":
+            self.lost.extend(each for each in self.opened if each.mark == "[")
+            self.opened = [each for each in self.opened if each.mark != "["]
         return closing
 
     def _take_run(self, found: re.Match[str]) -> None:
@@ -147,7 +157,7 @@ class _Reading:
         if is_right:
             self._close(half)
         if half.count and is_left:
-            half.is_sure = not is_in_word and run != "_"
+            half.is_sure = half.count < half.length or (not is_in_word and run != "_")
             self.opened.append(half)
         elif half.count and is_right and len(run) > 1:  # a lone one is a footnote's star
             half.is_opener = False
@@ -163,8 +173,8 @@ class _Reading:
                 opener.is_sure = True
                 closer.count -= taken
                 inside = self.opened[index + 1 :]
-                self.lost.extend(each for each in inside if each.count and each.mark != "[")
-                self.opened[index + 1 :] = [each for each in inside if each.mark == "["]
+                self.lost.extend(each for each in inside if each.count and each.mark[-1] != "[")
+                self.opened[index + 1 :] = [each for each in inside if each.mark[-1] == "["]
         self.opened = [each for each in self.opened if each.count]
 
 

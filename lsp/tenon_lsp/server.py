@@ -26,6 +26,7 @@ from tenon_lsp.settings import SECTION, Settings
 from tenon_lsp.status import Level, Status
 
 COMPLAINTS_SHOWN = 3
+REFRESH_AFTER_MS = 300
 
 _COPILOT_OPTIONS = ("editorInfo", "editorPluginInfo")  # who sends them understands didChangeStatus
 _STATUS_KINDS = {EngineState.FAILED: "Error", EngineState.STOPPED: "Inactive"}
@@ -56,6 +57,7 @@ class TenonServer(LanguageServer):
         self._loading_bar: Bar | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._has_warmed = False
+        self._refreshing: dict[str, asyncio.TimerHandle] = {}
         self.wants_status = False
 
     # The session
@@ -111,6 +113,19 @@ class TenonServer(LanguageServer):
         if not self._has_warmed and self.session.settings.enabled:
             self._has_warmed = True
             self.in_background(self.session.engine.warm())
+
+    def refresh_later(self, uri: str) -> None:
+        """Have a document's tree parsed, in a thread, when nothing has been typed for a while."""
+        if waiting := self._refreshing.pop(uri, None):
+            waiting.cancel()
+        if uri and self.session.documents.syntax(uri):
+            loop = asyncio.get_running_loop()
+            self._refreshing[uri] = loop.call_later(REFRESH_AFTER_MS / 1e3, self._refresh, uri)
+
+    def _refresh(self, uri: str) -> None:
+        self._refreshing.pop(uri, None)
+        if syntax := self.session.documents.syntax(uri):
+            asyncio.get_running_loop().run_in_executor(None, syntax.refresh)
 
     async def end(self) -> None:
         """Stop all work and the engine."""

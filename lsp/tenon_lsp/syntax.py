@@ -16,6 +16,7 @@ import tree_sitter
 from tenon_lsp import languages
 from tenon_lsp.languages import Language
 
+LARGE_CHARACTERS = 150_000
 CHARACTERS_AT_MOST = 4_000_000  # a larger text is treated as one of an unknown language
 
 _CHECKPOINT_CHARACTERS = 2048
@@ -65,15 +66,19 @@ class Syntax:
         language = languages.find(language_id)
         return Syntax(source, language) if language and len(source) <= CHARACTERS_AT_MOST else None
 
-    def edited(self, start: int, end: int, new: str) -> Syntax:
-        """The tree of the text with `new` in place of `[start:end]`; what the edit leaves alone is parsed no more."""
-        source = self.source[:start] + new + self.source[end:]
+    def edited(self, start: int, end: int, new: str, source: str | None = None) -> Syntax:
+        """The tree of the text with `new` in place of `[start:end]`; what the edit leaves alone is parsed no more.
+
+        `source` is that text, for who has it already.
+        """
+        if source is None:
+            source = self.source[:start] + new + self.source[end:]
         is_parsed = "tree" in self.__dict__
         tree = self.tree if is_parsed else self._stale_tree
         if tree is None:
             return Syntax(source, self.language)
         stale = tree.copy()
-        start_byte, old_end = self._byte(start), self._byte(end)
+        start_byte, old_end = self.byte(start), self.byte(end)
         new_bytes = _encoded(new)
         new_end = start_byte + len(new_bytes)
         start_point = self._point(start_byte)
@@ -86,11 +91,21 @@ class Syntax:
     def tree(self) -> tree_sitter.Tree:
         """The tree itself."""
         parser = languages.parser(self.language)
-        if self._stale_tree is None:
-            return parser.parse(self._bytes)
-        tree = parser.parse(self._bytes, self._stale_tree)
-        self._stale_tree = None
-        return tree
+        return parser.parse(self._bytes, self._stale_tree) if self._stale_tree else parser.parse(self._bytes)
+
+    @property
+    def outline(self) -> tree_sitter.Tree:
+        """The tree; of a large text that was edited since it was parsed, the tree from before with its places moved.
+
+        Parsing a large text again may take longer than a key; `refresh` does it when there is time.
+        """
+        is_large = len(self.source) > LARGE_CHARACTERS
+        stale = self._stale_tree if is_large and "tree" not in self.__dict__ else None
+        return stale or self.tree
+
+    def refresh(self) -> None:
+        """Parse what was edited; may be called in another thread."""
+        _ = self.tree
 
     @functools.cached_property
     def errors(self) -> tuple[Flaw, ...]:
@@ -115,15 +130,15 @@ class Syntax:
     def enclosing(self, offset: int, kinds: frozenset[str]) -> tuple[int, int] | None:
         """Start and end of the innermost node of one of `kinds` around `offset`."""
         node: tree_sitter.Node | None = self._leaf(offset)
-        while node is not None and not (node.type in kinds and node.start_byte < self._byte(offset)):
+        while node is not None and not (node.type in kinds and node.start_byte < self.byte(offset)):
             node = node.parent
         return None if node is None else self._span(node)
 
     def node_at(self, start: int, end: int | None = None) -> tree_sitter.Node:
         """The smallest named node that covers `[start:end]`."""
         end = start if end is None else end
-        root = self.tree.root_node
-        return root.named_descendant_for_byte_range(self._byte(start), self._byte(end)) or root
+        root = self.outline.root_node
+        return root.named_descendant_for_byte_range(self.byte(start), self.byte(end)) or root
 
     def span(self, node: tree_sitter.Node) -> tuple[int, int]:
         """Start and end of a node of this tree, in characters."""
@@ -133,7 +148,7 @@ class Syntax:
         """Innermost first."""
         at = self._last_solid(offset) if self.language.is_indented else offset
         node: tree_sitter.Node | None = self._leaf(at)
-        byte, indent = self._byte(at), self._indent(offset)
+        byte, indent = self.byte(at), self._indent(offset)
         while node is not None:
             if node.type in self.language.scopes and node.start_byte < byte:
                 left = at == offset or node.start_point.column < indent
@@ -161,12 +176,12 @@ class Syntax:
 
     def _leaf(self, offset: int) -> tree_sitter.Node:
         """The smallest node around `offset`: of the character before it where that is the closer one."""
-        before, at = self._byte(max(offset - 1, 0)), self._byte(offset)
-        root = self.tree.root_node
+        before, at = self.byte(max(offset - 1, 0)), self.byte(offset)
+        root = self.outline.root_node
         return root.descendant_for_byte_range(before, at) or root
 
     def _is_inside(self, node: tree_sitter.Node, offset: int) -> bool:
-        return node.start_byte < self._byte(offset) < node.end_byte
+        return node.start_byte < self.byte(offset) < node.end_byte
 
     def _is_inside_comment(self, node: tree_sitter.Node, offset: int) -> bool:
         start, end = self._span(node)
@@ -203,7 +218,8 @@ class Syntax:
             found.append(found[-1] + len(_encoded(self.source[at : at + _CHECKPOINT_CHARACTERS])))
         return found
 
-    def _byte(self, offset: int) -> int:
+    def byte(self, offset: int) -> int:
+        """The byte at which a character begins."""
         if self.source.isascii():
             return min(offset, len(self.source))
         block = min(offset, len(self.source)) // _CHECKPOINT_CHARACTERS

@@ -44,6 +44,17 @@ def counted(self, path):
 ScriptedModel.__init__ = counted
 """
 
+# A step that cannot be stopped.
+BLOCK = """
+import time
+from tenon_engine.models.scripted import ScriptedModel
+propose = ScriptedModel.propose
+def blocking(*arguments):
+    yield from propose(*arguments)
+    time.sleep(600)
+ScriptedModel.propose = blocking
+"""
+
 CLIENT = """
 import http.client, socket, sys
 from tenon_engine import runtime
@@ -113,6 +124,12 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+def customised(folder: Path, code: str) -> dict[str, str]:
+    """An environment in which Python begins with `code`."""
+    (folder / "sitecustomize.py").write_text(code)
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+
+
 def started(place: Place, **options: Any) -> Address:
     return runtime.start(place.model, linger_s=None, **options)
 
@@ -165,11 +182,13 @@ def test_an_engine_is_started_seen_used_and_stopped(place: Place) -> None:
     done = tenon("engine", "start", "--model", place.model)
     address = runtime.find(place.model)
     assert address is not None
-    assert done.stdout == f"{place.model}: unix:{place.files.socket} (process {address.pid})\n"
+    assert done.stdout.startswith(
+        f"{place.model}: unix:{place.files.socket} (process {address.pid}, version "
+    )
     assert fill(address) == "1"
     (seen,) = json.loads(tenon("engine", "status", "--json").stdout)
     assert seen["model"] == place.model and seen["process"] == address.pid and seen["state"] == "ready"
-    assert f"process: {address.pid}" in tenon("engine", "status").stdout
+    assert f"(process {address.pid}, " in tenon("engine", "status").stdout
     assert tenon("engine", "stop").stdout == f"{place.model}: stopped (process {address.pid})\n"
     assert runtime.running() == []
     assert sorted(path.suffix for path in place.folder.iterdir()) == [".lock", ".log"]
@@ -185,9 +204,7 @@ def test_starting_again_finds_the_same_engine(place: Place) -> None:
 
 
 def test_two_starts_at_once_load_once(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(COUNT_LOADS)
-    search = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": search}
+    environment = customised(tmp_path, COUNT_LOADS)
     command = [sys.executable, "-m", "tenon_engine", "engine", "start", "--model", place.model]
     starts = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
     first, second = (process.communicate(timeout=60)[0] for process in starts)
@@ -279,15 +296,23 @@ def test_a_killed_client_leaves_no_orphan(place: Place) -> None:
     command = [sys.executable, "-c", CLIENT, place.model]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as parent:
         pid = int(first_line(parent))
-        assert f"process: {pid}" in tenon("engine", "status").stdout
+        assert f"(process {pid}, " in tenon("engine", "status").stdout
         parent.kill()
     assert is_gone(place)
 
 
 def test_an_engine_that_cannot_be_found_any_more_ends(place: Place) -> None:
-    started(place)
-    place.files.record.unlink()
-    assert is_gone(place)
+    with running("engine", "run", "--model", place.model) as process:
+        first_line(process)
+        shutil.rmtree(place.folder)  # as logging out does
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_starting_an_engine_that_an_editor_started_says_how_long_it_lives(place: Place) -> None:
+    runtime.start(place.model, linger_s=60)
+    assert tenon("engine", "start", "--model", place.model).stdout.endswith(
+        ", ends 60 s after its last editor)\n"
+    )
 
 
 @pytest.mark.parametrize("reason", [signal.SIGTERM, signal.SIGINT])
@@ -304,6 +329,20 @@ def test_a_signal_ends_it_whatever_is_under_way(place: Place, reason: signal.Sig
             assert answer.result().json()["stopped"] == "cancelled"
             assert process.wait(2) == 0
         assert process.stderr is not None and "Traceback" not in process.stderr.read()
+    assert not place.files.record.exists() and not place.files.socket.exists()
+
+
+def test_a_step_that_cannot_be_stopped_does_not_delay_the_end(place: Place, tmp_path: Path) -> None:
+    environment = customised(tmp_path, BLOCK)
+    with running("engine", "run", "--model", place.model, env=environment) as process:
+        first_line(process)
+        address = runtime.find(place.model)
+        assert address is not None
+        with client(address) as http, ThreadPoolExecutor() as threads:
+            threads.submit(http.post, "/v1/infill", json=ASK)
+            wait_for_call(place)
+            process.terminate()
+            assert process.wait(2) == 0
     assert not place.files.record.exists() and not place.files.socket.exists()
 
 
@@ -337,7 +376,8 @@ def test_a_socket_of_ones_own_is_made_and_removed(place: Place) -> None:
 def test_with_a_certificate_it_speaks_tls(place: Place, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a-long-secret\n")
     key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", chain]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
+    command += ["-keyout", str(key), "-out", str(chain)]
     command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(command, check=True, capture_output=True)
     arguments = ["--listen", "127.0.0.1:0", "--token-file", tmp_path / "token", "--cert", chain, "--key", key]

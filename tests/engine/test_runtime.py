@@ -15,10 +15,11 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from tenon_engine import runtime
+from tenon_engine import __version__, runtime
 from tenon_engine.runtime import Address, DaemonError
 
 MODEL = "tenon-0.5b"
@@ -43,8 +44,16 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def address(**changes: object) -> Address:
     path = runtime.files_of(MODEL).socket
-    own = Address(model=MODEL, version=runtime.__version__, pid=os.getpid(), started=1.0, socket=str(path))
+    own = Address(model=MODEL, version=__version__, pid=os.getpid(), started=1.0, socket=str(path))
     return dataclasses.replace(own, **changes)  # type: ignore[arg-type]
+
+
+def publish(own: Address) -> None:
+    runtime.publish(own, runtime.files_of(MODEL))
+
+
+def is_published(own: Address) -> bool:
+    return runtime.is_published(own, runtime.files_of(MODEL))
 
 
 def holder(reaction: str = "signal.SIG_DFL") -> subprocess.Popen[str]:
@@ -66,9 +75,9 @@ def test_the_folder_and_the_files_are_the_users_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(runtime.FOLDER_VARIABLE, str(tmp_path / "a" / "b"))
-    runtime.publish(address())
+    publish(address())
     runtime.is_alive(runtime.files_of(MODEL))
-    runtime.publish(address())
+    publish(address())
     for path in (tmp_path / "a", tmp_path / "a" / "b"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     found = sorted((tmp_path / "a" / "b").iterdir())
@@ -132,11 +141,11 @@ def test_a_scripts_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_is_published_is_read_back_until_it_is_withdrawn() -> None:
     own = address(url="http://127.0.0.1:9", token="secret", socket=None)
-    runtime.publish(own)
-    assert runtime.is_published(own)
-    assert not runtime.is_published(address())
+    publish(own)
+    assert is_published(own)
+    assert not is_published(address())
     runtime.withdraw(runtime.files_of(MODEL))
-    assert not runtime.is_published(own)
+    assert not is_published(own)
 
 
 def test_a_token_is_not_shown() -> None:
@@ -152,7 +161,7 @@ def test_a_record_that_is_none_is_no_engine(content: bytes) -> None:
 
 
 def test_what_a_killed_engine_left_is_cleared_away() -> None:
-    runtime.publish(address())
+    publish(address())
     assert runtime.find(MODEL) is None
     assert runtime.running() == []
     assert not runtime.files_of(MODEL).record.exists()
@@ -160,7 +169,7 @@ def test_what_a_killed_engine_left_is_cleared_away() -> None:
 
 def test_an_engine_that_lives_without_answering_runs_but_is_not_found() -> None:
     with holder() as process:
-        runtime.publish(address(pid=process.pid))
+        publish(address(pid=process.pid))
         assert [found.pid for found in runtime.running()] == [process.pid]
         assert runtime.find(MODEL) is None
         process.kill()
@@ -171,7 +180,7 @@ def test_stopping_is_by_force_where_need_be(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(runtime, "END_S", 0.2)
     with holder("signal.SIG_IGN") as process:
         own = address(pid=process.pid)
-        runtime.publish(own)
+        publish(own)
         runtime.stop(own)
         assert process.wait() == -signal.SIGKILL
         assert not runtime.files_of(MODEL).record.exists()
@@ -179,7 +188,7 @@ def test_stopping_is_by_force_where_need_be(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_stale_record_harms_no_process_that_has_its_number_now() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
-        runtime.publish(address(pid=stranger.pid))
+        publish(address(pid=stranger.pid))
         assert runtime.running() == []  # so that nobody stops it
         assert stranger.poll() is None
         stranger.communicate(b"\n")
@@ -187,7 +196,7 @@ def test_a_stale_record_harms_no_process_that_has_its_number_now() -> None:
 
 @POSIX
 def test_a_foreign_server_on_the_socket_is_no_engine() -> None:
-    runtime.publish(address())
+    publish(address())
     with socket.socket(socket.AF_UNIX) as foreign:
         foreign.bind(str(runtime.files_of(MODEL).socket))
         foreign.listen()
@@ -199,7 +208,7 @@ def test_a_foreign_server_on_the_socket_is_no_engine() -> None:
 
 class _Strange(http.server.BaseHTTPRequestHandler):
     said: bytes = b""
-    seen: list[str]
+    seen: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         self.seen.append(self.headers["Authorization"])
@@ -215,13 +224,13 @@ class _Strange(http.server.BaseHTTPRequestHandler):
     ("said", "is_engine"), [(b'{"state": "ready"}', True), (b"{}", False), (b"<html>", False), (b"[]", False)]
 )
 def test_an_address_on_loopback_is_asked_with_its_token(said: bytes, is_engine: bool) -> None:
-    handler = type("Handler", (_Strange,), {"said": said, "seen": []})
-    with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
+    _Strange.said, _Strange.seen = said, []
+    with http.server.HTTPServer(("127.0.0.1", 0), _Strange) as server:
         threading.Thread(target=server.handle_request).start()
         own = address(socket=None, url=f"http://127.0.0.1:{server.server_port}", token="secret")
-        runtime.publish(own)
+        publish(own)
         assert runtime.find(MODEL) == (own if is_engine else None)
-    assert handler.seen == ["Bearer secret"]
+    assert _Strange.seen == ["Bearer secret"]
 
 
 def test_an_engine_that_ends_at_once_is_reported_in_its_own_words() -> None:

@@ -76,7 +76,7 @@ def run_start(arguments: argparse.Namespace) -> int:
     address = runtime.start(
         model, linger_s=None, idle_minutes=arguments.idle_minutes, log_level=arguments.log_level
     )
-    print(f"{address.model}: {address} (process {address.pid})")
+    print(f"{address.model}: {address} ({_life(address)})")
     return 0
 
 
@@ -98,13 +98,13 @@ def run_status(arguments: argparse.Namespace) -> int:
     """One line, or one JSON object, per engine."""
     from tenon_engine import runtime
 
-    reports = [_report(address) for address in runtime.running()]
+    addresses = runtime.running()
     if arguments.json:
-        print(json.dumps(reports))
+        print(json.dumps([_report(address) for address in addresses]))
         return 0
-    for report in reports:
-        print(*(f"{key}: {value}" for key, value in report.items() if value is not None), sep="  ")
-    if not reports:
+    for address in addresses:
+        print(f"{address.model}: {_state(address)}, {address} ({_life(address)})")
+    if not addresses:
         print("no engine is running")
     return 0
 
@@ -156,16 +156,29 @@ def _seconds(text: str) -> float:
 
 def _report(address: Address) -> dict[str, object]:
     """What is told of an engine; its token is not."""
-    from tenon_engine import runtime
-
-    health = runtime.health(address)
-    started = datetime.datetime.fromtimestamp(address.started, datetime.timezone.utc)
     return {
         "model": address.model,
         "version": address.version,
-        "state": health["state"] if health else "not answering",
+        "state": _state(address),
         "address": str(address),
         "process": address.pid,
-        "started": started.isoformat(timespec="seconds"),
+        "started": _started(address),
         "linger_s": address.linger_s,
     }
+
+
+def _state(address: Address) -> str:
+    from tenon_engine import runtime
+
+    health = runtime.health(address)
+    return str(health["state"]) if health else "not answering"
+
+
+def _life(address: Address) -> str:
+    ends = "" if address.linger_s is None else f", ends {address.linger_s:g} s after its last editor"
+    return f"process {address.pid}, version {address.version}, since {_started(address)}{ends}"
+
+
+def _started(address: Address) -> str:
+    moment = datetime.datetime.fromtimestamp(address.started, datetime.timezone.utc)
+    return moment.isoformat(timespec="seconds")

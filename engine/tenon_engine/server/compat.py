@@ -29,7 +29,7 @@ def canvas_size(tokens_at_most: int | None) -> int | None:
 
 def seed(value: int | None) -> int:
     """Any whole number as a seed; theirs may be negative, for "any"."""
-    return (value or 0) % 2**SEED_BITS
+    return (value or 0) % (1 << SEED_BITS)
 
 
 def cut(text: str, stops: Iterable[str]) -> tuple[str, str]:

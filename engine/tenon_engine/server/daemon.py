@@ -78,7 +78,7 @@ def serve_user(service: Service, *, linger_s: float | None) -> None:
             address = _address(service.config.model, place, listener, linger_s)
 
             def begin() -> None:
-                runtime.publish(address)
+                runtime.publish(address, files)
                 _say(service.config.model, str(address))
 
             _Daemon(
@@ -86,7 +86,7 @@ def serve_user(service: Service, *, linger_s: float | None) -> None:
                 token=address.token,
                 on_started=begin,
                 on_ending=lambda: runtime.withdraw(files),
-                is_wanted=lambda: runtime.is_published(address),
+                is_wanted=lambda: runtime.is_published(address, files),
                 linger=None if linger_s is None else Linger(linger_s),
             ).run([listener])
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -16,13 +15,13 @@ from starlette.types import Receive, Scope, Send
 from tenon_engine.errors import EngineError, UnknownModelError
 from tenon_engine.server.answers import JsonResponse, encode, error_form
 from tenon_engine.server.fills import Fills, Inbox
-from tenon_engine.server.schemas import ErrorDetail, FillForm, parse, to_request
+from tenon_engine.server.schemas import ErrorDetail, FillForm, Form, parse, to_request
 from tenon_engine.wire import FillResult, FillStep, to_json
 
 LINES_TYPE = "application/x-ndjson"
 
 
-class InfillLine(BaseModel):
+class InfillLine(Form):
     """One line of a stream; the last one is a result or an error."""
 
     step: FillStep | None = None

@@ -28,7 +28,7 @@ _FILL_REFUSALS = (400, 401, 403, 408, 413, 415, 500, 503)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Operation:
-    """One route: its answers by media type, None where they are text. A form is whatever pydantic has an adapter for."""
+    """One route: what it takes and gives, as types that pydantic can describe; None where that is no JSON."""
 
     method: str
     summary: str
@@ -95,7 +95,7 @@ def document(*, needs_token: bool) -> dict[str, Any]:
 
 def _described(operation: _Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     def content(media: str, form: Any) -> dict[str, Any]:
-        return {media: {"schema": {"type": "string"} if form is None else schemas[form]}}
+        return {media: {} if form is None else {"schema": schemas[form]}}
 
     given = {media: part for each in operation.gives.items() for media, part in content(*each).items()}
     responses = {200: {"description": "OK", "content": given}}

@@ -54,7 +54,9 @@ class PunctualProtocol(H11Protocol):
     def _give_up(self) -> None:
         if self.transport.is_closing():
             return
-        if self.conn.our_state is h11.IDLE:  # else its last request is answered, and only the rest of it is late
+        if (
+            self.conn.our_state is h11.IDLE
+        ):  # else its last request is answered, and only the rest of it is late
             refusal = error_response(HTTPException(408))
             head = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: application/json\r\n"
             self.transport.write(b"%sContent-Length: %d\r\n\r\n%s" % (head, len(refusal.body), refusal.body))

@@ -23,7 +23,7 @@ from tenon_engine.server.answers import JsonResponse, encode
 from tenon_engine.server.backend import Backend
 from tenon_engine.server.metrics import Metrics
 from tenon_engine.server.native import LINES_TYPE
-from tenon_engine.wire import EngineInfo, to_json
+from tenon_engine.wire import EngineInfo
 from tenon_engine.worker import WorkerState
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -137,11 +137,10 @@ class Events:
 
     def _line(self) -> bytes:
         text, percent = self._backend.progress
-        info = self._backend.info
-        status = {
-            "state": self._backend.state.value,
-            "progress": {"text": text, "percent": percent},
-            "failure": self._backend.failure,
-            "info": to_json(info) if info else None,
-        }
-        return encode(status) + b"\n"
+        event = StatusEvent(
+            state=self._backend.state.value,
+            progress=ProgressForm(text=text, percent=percent),
+            failure=self._backend.failure,
+            info=self._backend.info,
+        )
+        return encode(event.model_dump()) + b"\n"

@@ -70,7 +70,9 @@ class Rig:
 
     def metric(self, line: str) -> float:
         """The value of one line of /metrics, 0 when it is not there yet."""
-        found = [text for text in self.client.get("/metrics").text.splitlines() if text.startswith(line + " ")]
+        found = [
+            text for text in self.client.get("/metrics").text.splitlines() if text.startswith(line + " ")
+        ]
         return float(found[0].rpartition(" ")[2]) if found else 0.0
 
 

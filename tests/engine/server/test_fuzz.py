@@ -47,7 +47,8 @@ infill_requests = st.fixed_dictionaries(
     {"input_prefix": sides | values, "input_suffix": sides | values},
     optional={
         "prompt": sides | values,
-        "input_extra": st.lists(st.fixed_dictionaries({"text": sides, "filename": sides}), max_size=2) | values,
+        "input_extra": st.lists(st.fixed_dictionaries({"text": sides, "filename": sides}), max_size=2)
+        | values,
         "n_predict": st.integers(-2, 200) | values,
         "t_max_prompt_ms": st.integers(-1, 2000) | values,
         "t_max_predict_ms": st.integers(-1, 2000) | values,

@@ -44,8 +44,13 @@ def read(connection: socket.socket) -> tuple[int, Any]:
 )
 def test_without_the_right_token_nothing_is_served(serve: Serve, header: str) -> None:
     rig = serve(token=TOKEN)
-    headers = {"Authorization": header.encode("latin-1")}
-    for method, path in (("POST", "/v1/infill"), ("GET", "/metrics"), ("GET", "/v1/events"), ("GET", "/nothing")):
+    headers = {b"Authorization": header.encode("latin-1")}
+    for method, path in (
+        ("POST", "/v1/infill"),
+        ("GET", "/metrics"),
+        ("GET", "/v1/events"),
+        ("GET", "/nothing"),
+    ):
         response = httpx.request(method, rig.url + path, headers=headers, json=FILL)
         assert error(response) == (401, "unauthorized")
         assert response.headers["www-authenticate"] == "Bearer"
@@ -63,12 +68,16 @@ def test_whether_it_is_up_may_be_asked_without_the_token(serve: Serve) -> None:
     assert httpx.get(f"{serve(token=TOKEN).url}/health").status_code == 200
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "127.0.0.2:80", "[::1]:80", "[::1]"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "127.0.0.2:80", "[::1]:80", "[::1]"]
+)
 def test_this_machine_may_be_called_by_all_its_names(serve: Serve, host: str) -> None:
     assert serve().client.get("/health", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "", "::"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "", "::"]
+)
 def test_a_page_that_renamed_this_machine_is_refused(serve: Serve, host: str) -> None:
     rig = serve()
     assert error(rig.client.post("/v1/infill", json=FILL, headers={"Host": host})) == (403, "forbidden_host")

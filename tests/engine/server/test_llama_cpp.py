@@ -127,7 +127,16 @@ def test_a_stream_is_events_of_which_the_last_says_stop(serve: Serve) -> None:
 
 
 def test_null_is_as_good_as_nothing(serve: Serve) -> None:
-    names = ("prompt", "input_extra", "n_predict", "t_max_predict_ms", "temperature", "seed", "stop", "stream")
+    names = (
+        "prompt",
+        "input_extra",
+        "n_predict",
+        "t_max_predict_ms",
+        "temperature",
+        "seed",
+        "stop",
+        "stream",
+    )
     request = {"input_prefix": "x = ", "input_suffix": "\n", **dict.fromkeys(names)}
     response = serve().client.post("/infill", json=request)
     assert (response.status_code, response.json()["content"]) == (200, "1 + 2")

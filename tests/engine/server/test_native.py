@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tenon_engine.server.native import InfillLine
 from tenon_engine.server.schemas import FillForm, HoleForm, parse, to_request
 from tenon_engine.wire import (
     ExtraFile,
@@ -34,7 +35,10 @@ def body(request: FillRequest = REQUEST, **more: object) -> dict[str, object]:
 
 
 def lines(response: httpx.Response) -> list[Any]:
-    return [json.loads(line) for line in response.text.splitlines()]
+    found = response.text.splitlines()
+    for line in found:
+        InfillLine.model_validate_json(line)
+    return [json.loads(line) for line in found]
 
 
 def result(response: httpx.Response) -> FillResult:
@@ -55,7 +59,12 @@ def test_a_request_of_the_wire_is_answered_with_a_result_of_the_wire(serve: Serv
     found = result(rig.client.post("/v1/infill", json=body()))
     assert (found.holes[0].text, found.holes[0].confidence, found.stopped) == ("1 + 2", 0.5, Stopped.DONE)
     (call,) = rig.calls()
-    assert (call["prefix"], call["suffix"], call["path"], call["language"]) == ("x = ", "\n", "a.py", "python")
+    assert (call["prefix"], call["suffix"], call["path"], call["language"]) == (
+        "x = ",
+        "\n",
+        "a.py",
+        "python",
+    )
 
 
 def test_every_field_of_the_wire_reaches_the_engine() -> None:

@@ -31,7 +31,9 @@ def connect(serve: Serve) -> Iterator[Callable[..., tuple[Any, openai.OpenAI]]]:
 
 def test_prompt_and_suffix_are_the_sides_of_a_hole(connect: Callable[..., Any]) -> None:
     rig, client = connect({"raw": "1 + 2"})
-    completion = client.completions.create(model="any", prompt="x = ", suffix="\n", max_tokens=12, temperature=0)
+    completion = client.completions.create(
+        model="any", prompt="x = ", suffix="\n", max_tokens=12, temperature=0
+    )
     (choice,) = completion.choices
     assert (choice.text, choice.finish_reason, choice.index) == ("1 + 2", "stop", 0)
     assert completion.object == "text_completion"
@@ -105,7 +107,7 @@ def test_a_failing_model_says_so(connect: Callable[..., Any]) -> None:
 
 
 def test_a_client_that_gives_up_cancels_its_fill(connect: Callable[..., Any]) -> None:
-    rig, client = connect(HANG, {"raw": "2"}, parallel=1)
+    _, client = connect(HANG, {"raw": "2"}, parallel=1)
     with pytest.raises(openai.APITimeoutError):
         client.completions.create(model="any", prompt="x = ", timeout=httpx.Timeout(20, read=0.2))
     assert client.completions.create(model="any", prompt="x = ").choices[0].text == "2"
