@@ -128,7 +128,7 @@ def _answer(session: Session, snapshot: Snapshot, cursor: int, answer: str, watc
 
 def _parse(snapshot: Snapshot) -> None:
     assert snapshot.syntax is not None
-    assert snapshot.syntax.tree is not None
+    assert snapshot.syntax.outline is not None
 
 
 def measure_suggest(folder: Path, line_count: int, keys: int) -> Iterator[Times]:

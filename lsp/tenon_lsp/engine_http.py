@@ -278,14 +278,17 @@ class _Link:
 
 def _news(form: object) -> _News:
     """The news that `form` says; ValueError when it says none."""
-    if not isinstance(form, dict) or form.get("state") not in _STATES:
-        raise ValueError("it is no news of an engine")
-    match form.get("progress"):
+    match form:
+        case {"state": str(name), **rest} if name in _STATES:
+            pass
+        case _:
+            raise ValueError("it is no news of an engine")
+    match rest.get("progress"):
         case {"text": str(doing), "percent": int() | None as percent}:
             pass
         case _:
             doing, percent = "", None
-    info = None if form.get("info") is None else info_from_json(form["info"])
-    failure = form.get("failure")
+    info = None if rest.get("info") is None else info_from_json(rest["info"])
+    failure = rest.get("failure")
     sentence = failure if isinstance(failure, str) and failure else "the engine's model cannot be loaded"
-    return _News(_STATES[form["state"]], doing, percent, info, sentence)
+    return _News(_STATES[name], doing, percent, info, sentence)

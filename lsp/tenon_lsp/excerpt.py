@@ -7,6 +7,7 @@ book. Knows no documents.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 
 import tree_sitter
@@ -42,24 +43,28 @@ def _far(syntax: Syntax, at: int) -> Iterator[tuple[int, int]]:
     """What stands far before and far after `at` in each of the blocks around it."""
     node: tree_sitter.Node | None = syntax.node_at(at)
     while node is not None:
-        if (node.parent is None or node.type in syntax.language.blocks) and node.named_child_count:
+        if node.parent is None or node.type in syntax.language.blocks:
             yield from _far_children(syntax, node, at)
         node = node.parent
 
 
 def _far_children(syntax: Syntax, block: tree_sitter.Node, at: int) -> Iterator[tuple[int, int]]:
     """The children of a block far before and far after `at`, with what separates them from the nearer ones."""
-    first, last = block.named_child(0), block.named_child(block.named_child_count - 1)
-    before = block.first_named_child_for_byte(syntax.byte(max(at - NEAR_CHARACTERS, 0)))
-    after = block.first_named_child_for_byte(syntax.byte(at + NEAR_CHARACTERS))
-    if first is not None and before is not None:
-        left, right = syntax.span(first)[0], syntax.span(before)[0]
-        if left < right <= at:
+    children = block.named_children
+    before = bisect.bisect_right(children, syntax.byte(max(at - NEAR_CHARACTERS, 0)), key=_end_byte)
+    after = bisect.bisect_right(children, syntax.byte(at + NEAR_CHARACTERS), key=_end_byte)
+    if 0 < before < len(children):
+        left, right = syntax.span(children[0])[0], syntax.span(children[before])[0]
+        if right <= at:
             yield left, right
-    if last is not None and after is not None:
-        left, right = syntax.span(after)[1], syntax.span(last)[1]
-        if at <= left < right:
+    if after < len(children) - 1:
+        left, right = syntax.span(children[after])[1], syntax.span(children[-1])[1]
+        if at <= left:
             yield left, right
+
+
+def _end_byte(node: tree_sitter.Node) -> int:
+    return node.end_byte
 
 
 def _near_lines(source: str, start: int) -> tuple[str, int]:

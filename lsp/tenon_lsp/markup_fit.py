@@ -187,7 +187,8 @@ def _cut_blocks(text: str, around: Surroundings) -> str:
         whole, behind = fitting[count - 1]
         can_end = lines[count : count + 1] == [around.before] if around.is_in_front else True
         if after.strip():
-            can_end = behind.role in (base.role, Role.TEXT) and not _INDENT_OF_CODE.fullmatch(whole)
+            is_code = (_INDENT_OF_CODE.fullmatch if around.before.strip() else _INDENT_OF_CODE.match)(whole)
+            can_end = behind.role in (base.role, Role.TEXT) and not is_code
         is_lone = not after.strip() and _says_nothing(whole, is_first=count == 1, around=around)
         if can_end and not is_lone and _keeps(behind, base, below, around):
             return _first_of(lines, count, around)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,18 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from tenon_engine.worker import Worker
 from tests.lsp.connection import on_loop, until
 from tests.lsp.http_server import Json, free_port, refusal, serving
 from tests.lsp.script import Script
 
 from tenon_engine.config import EngineConfig
+from tenon_engine.engine import Engine
+from tenon_engine.errors import WeightsMissingError
 from tenon_engine.models import registry
+from tenon_engine.progress import Progress
 from tenon_engine.server.app import build_app
 from tenon_engine.wire import FillRequest, FillResult, FillStep
+from tenon_engine.worker import Worker
 from tenon_lsp.engine_client import EngineError, EngineFault, EngineState
 from tenon_lsp.engine_connection import Endpoint
 from tenon_lsp.engine_health import Listeners
@@ -72,18 +75,22 @@ async def staged(url: str, *, token: str = "", model: str | None = None) -> Asyn
 # The real one
 
 
-def real(script: Script, **options: Any) -> contextlib.AbstractContextManager[str]:
-    """The address of a real engine that says what is in the script."""
-    return real_at(script.path, **options)
+def loaded(script: Script) -> Engine:
+    return registry.load_engine(EngineConfig(model=f"scripted:{script.path}"))
 
 
 @contextlib.contextmanager
-def real_at(
-    script_path: Path, *, token: str | None = None, port: int = 0, **scheduling: Any
+def real(
+    script: Script,
+    *,
+    token: str | None = None,
+    port: int = 0,
+    load: Callable[[Progress], Engine] | None = None,
+    **scheduling: Any,
 ) -> Iterator[str]:
-    config = EngineConfig(model=f"scripted:{script_path}")
-    worker = Worker(lambda progress: registry.load_engine(config, progress), **scheduling)
-    app = build_app(worker, token=token, models=[config.model])
+    """The address of a real engine that says what is in the script."""
+    worker = Worker(load or (lambda _: loaded(script)), **scheduling)
+    app = build_app(worker, token=token, models=["tenon-test"])
     try:
         with serving(app, port=port) as url:
             yield url
@@ -154,7 +161,7 @@ async def test_the_newest_fill_of_a_session_wins(script: Script) -> None:
             old = asyncio.ensure_future(stage.text())
             await until(script.calls)
             script.says("2")
-            assert [await stage.text(), await old] == ["2", ""]
+        XX
 
 
 @on_loop
@@ -218,17 +225,23 @@ async def test_a_busy_engine_is_left_alone_as_long_as_it_says_and_nobody_is_told
 
 
 @on_loop
-async def test_a_model_that_cannot_be_loaded_is_told_once_and_tried_again_later(tmp_path: Path) -> None:
-    script_path = tmp_path / "none.json"
-    with real_at(script_path) as url:
+async def test_a_model_that_cannot_be_loaded_is_told_once_and_tried_again_later(script: Script) -> None:
+    is_there = False
+
+    def load(_: Progress) -> Engine:
+        if not is_there:
+            raise WeightsMissingError("the weights are not on this machine")
+        return loaded(script)
+
+    with real(script, load=load) as url:
         async with staged(url) as stage:
             for _ in range(20):
                 assert (await stage.fault()).code is EngineFault.STARTING_FAILED
-            assert len(stage.faults) == 1
-            assert "none.json" in str(stage.faults[0])
-            script_path.write_text('{"raw": "1"}', encoding="utf-8")
-            stage.now_s += 10.0
+            assert list(map(str, stage.faults)) == ["the weights are not on this machine"]
+            is_there = True
+            stage.now_s += 8.0
             assert await stage.text() == "1"
+    assert stage.states[-2:] == [EngineState.READY, EngineState.STOPPED]
 
 
 @on_loop

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 from tenon_engine.server.fills import PENDING_EVENTS_MAX, Inbox
 from tenon_engine.wire import FillResult, FillStep
@@ -12,14 +11,17 @@ STEPS = [FillStep(0, number, (), 0.0) for number in range(1, 4 * PENDING_EVENTS_
 END = FillResult((), "model")
 
 
+def tell(inbox: Inbox, events: tuple[FillStep | FillResult, ...]) -> None:
+    for event in events:
+        inbox.put(event)
+
+
 def heard(steps: list[FillStep]) -> list[FillStep | FillResult]:
     """What is read by whoever reads only when everything is there."""
 
     async def listen() -> list[FillStep | FillResult]:
         inbox = Inbox()
-        teller = threading.Thread(target=lambda: [inbox.put(event) for event in (*steps, END)])
-        teller.start()
-        await asyncio.to_thread(teller.join)
+        await asyncio.to_thread(tell, inbox, (*steps, END))
         events = [await inbox.next()]
         while not isinstance(events[-1], FillResult):
             events.append(await inbox.next())

@@ -71,17 +71,18 @@ def test_whether_it_is_up_may_be_asked_without_the_token(serve: Serve) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "127.0.0.2:80", "[::1]:80", "[::1]"]
 )
-def test_this_machine_may_be_called_by_all_its_names(serve: Serve, host: str) -> None:
-    assert serve().client.get("/health", headers={"Host": host}).status_code == 200
+def test_this_machine_may_be_called_by_all_its_names(shared: Any, host: str) -> None:
+    assert shared.client.get("/health", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "", "::"]
 )
-def test_a_page_that_renamed_this_machine_is_refused(serve: Serve, host: str) -> None:
-    rig = serve()
-    assert error(rig.client.post("/v1/infill", json=FILL, headers={"Host": host})) == (403, "forbidden_host")
-    assert rig.calls() == []
+def test_a_page_that_renamed_this_machine_is_refused(shared: Any, host: str) -> None:
+    before = shared.calls()
+    response = shared.client.post("/v1/infill", json=FILL, headers={"Host": host})
+    assert error(response) == (403, "forbidden_host")
+    assert shared.calls() == before
 
 
 def test_behind_a_token_any_name_will_do(serve: Serve) -> None:
@@ -91,11 +92,11 @@ def test_behind_a_token_any_name_will_do(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
-def test_what_any_page_could_send_is_refused(serve: Serve, kind: str) -> None:
-    rig = serve()
-    response = rig.client.post("/v1/infill", content=json.dumps(FILL), headers={"Content-Type": kind})
+def test_what_any_page_could_send_is_refused(shared: Any, kind: str) -> None:
+    before = shared.calls()
+    response = shared.client.post("/v1/infill", content=json.dumps(FILL), headers={"Content-Type": kind})
     assert error(response) == (415, "unsupported_media_type")
-    assert rig.calls() == []
+    assert shared.calls() == before
 
 
 def chunks(count: int) -> Iterator[bytes]:
@@ -105,11 +106,10 @@ def chunks(count: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("path", ["/v1/infill", "/infill", "/v1/completions"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_ten_megabytes_are_too_much(serve: Serve, path: str, chunked: bool) -> None:
-    rig = serve()
+def test_ten_megabytes_are_too_much(shared: Any, path: str, chunked: bool) -> None:
     content = chunks(100) if chunked else b" " * 10_000_000
-    assert error(rig.client.post(path, content=content, headers=JSON)) == (413, "too_large")
-    assert rig.client.post("/v1/infill", json=FILL).status_code == 200
+    assert error(shared.client.post(path, content=content, headers=JSON)) == (413, "too_large")
+    assert shared.client.post("/v1/infill", json=FILL).status_code == 200
 
 
 def test_a_large_request_within_the_limit_is_served(serve: Serve) -> None:
@@ -132,9 +132,8 @@ def test_a_large_request_within_the_limit_is_served(serve: Serve) -> None:
         b'{"input_extra": [' + b"1," * 500_000 + b"1]}",
     ],
 )
-def test_what_is_no_request_is_refused_on_every_route(serve: Serve, path: str, content: bytes) -> None:
-    rig = serve()
-    assert error(rig.client.post(path, content=content, headers=JSON)) == (400, "bad_request")
+def test_what_is_no_request_is_refused_on_every_route(shared: Any, path: str, content: bytes) -> None:
+    assert error(shared.client.post(path, content=content, headers=JSON)) == (400, "bad_request")
 
 
 def test_a_body_that_drips_is_given_up(serve: Serve) -> None:
@@ -200,12 +199,11 @@ def test_a_thousand_idle_connections_are_in_nobodys_way(serve: Serve) -> None:
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused(serve: Serve, sent: bytes) -> None:
-    rig = serve()
-    with rig.connect() as connection:
+def test_what_is_no_http_is_refused(shared: Any, sent: bytes) -> None:
+    with shared.connect() as connection:
         connection.sendall(sent)
         assert connection.recv(65536).startswith(b"HTTP/1.1 4")
-    assert rig.client.get("/health").status_code == 200
+    assert shared.client.get("/health").status_code == 200
 
 
 def test_no_log_holds_what_a_user_wrote(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:

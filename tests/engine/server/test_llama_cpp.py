@@ -157,8 +157,8 @@ def test_values_beyond_ours_are_taken_for_the_nearest(serve: Serve) -> None:
         {"prompt": [1, 2, 3]},
     ],
 )
-def test_a_field_that_cannot_be_read_is_named(serve: Serve, wrong: dict[str, object]) -> None:
-    response = serve().client.post("/infill", json=from_vim(**wrong))
+def test_a_field_that_cannot_be_read_is_named(shared: Any, wrong: dict[str, object]) -> None:
+    response = shared.client.post("/infill", json=from_vim(**wrong))
     assert response.status_code == 400
     assert response.json()["error"]["message"].startswith(next(iter(wrong)))
 

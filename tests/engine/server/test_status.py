@@ -117,11 +117,11 @@ def test_an_event_stream_ends_when_the_engine_is_closed(serve: Serve) -> None:
     ],
 )
 def test_what_is_not_there_is_said_in_the_common_form(
-    serve: Serve, method: str, path: str, status_code: int, code: str
+    shared: Any, method: str, path: str, status_code: int, code: str
 ) -> None:
-    response = serve().client.request(method, path)
+    response = shared.client.request(method, path)
     assert (response.status_code, response.json()["error"]["code"]) == (status_code, code)
 
 
-def test_the_head_of_an_event_stream_is_refused_for_it_has_no_end(serve: Serve) -> None:
-    assert serve().client.head("/v1/events").status_code == 405
+def test_the_head_of_an_event_stream_is_refused_for_it_has_no_end(shared: Any) -> None:
+    assert shared.client.head("/v1/events").status_code == 405
