@@ -21,7 +21,8 @@ from torch import Tensor
 from tenon_engine.denoise import Network
 from tenon_engine.view import View
 
-STRAGGLERS_S = 0.005  # after a turn, how long the next one waits at most for fills that look at what they got
+STRAGGLERS_SHARE = 0.25  # of a turn: how long the next one waits at most for fills that look at what they got
+STRAGGLERS_S_MAX = 0.025
 ENTRIES_MAX = (
     128  # of one joint forward: with more, the arithmetic takes the time that reading the weights once saves
 )
@@ -78,8 +79,13 @@ class BatchedNetwork(Generic[C]):
         self._encodings: deque[object] = deque()  # who wants to encode, oldest first
         self._is_taken = False
         self._encoded_last = False
-        self._freed_at = 0.0
+        self._taken_at = self._wait_until = 0.0
         self._fill_count = 0
+
+    @property
+    def fill_count(self) -> int:
+        """How many fills use the network now."""
+        return self._fill_count
 
     @contextmanager
     def joined(self) -> Iterator[None]:
@@ -131,9 +137,10 @@ class BatchedNetwork(Generic[C]):
             if turn.is_done:
                 return []
             self._is_taken = True
-            wait_s = self._freed_at + STRAGGLERS_S - time.monotonic()
+            wait_s = self._wait_until - time.monotonic()
             if wait_s > 0:
                 self._changed.wait_for(self._all_are_here, timeout=wait_s)
+            self._taken_at = time.monotonic()
             return [turn] if turn.is_alone else self._batch()
 
     def _may_forward(self) -> bool:
@@ -181,7 +188,7 @@ class BatchedNetwork(Generic[C]):
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._may_encode(claim))
             self._encodings.popleft()
-            self._is_taken = True
+            self._is_taken, self._taken_at = True, time.monotonic()
         try:
             yield
         finally:
@@ -193,5 +200,7 @@ class BatchedNetwork(Generic[C]):
         return is_next and not (self._encoded_last and self._forwards)
 
     def _free(self, *, encoded: bool) -> None:
-        self._is_taken, self._encoded_last, self._freed_at = False, encoded, time.monotonic()
+        now = time.monotonic()
+        self._is_taken, self._encoded_last = False, encoded
+        self._wait_until = now + min(STRAGGLERS_SHARE * (now - self._taken_at), STRAGGLERS_S_MAX)
         self._changed.notify_all()

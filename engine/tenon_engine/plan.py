@@ -109,6 +109,11 @@ class ConfirmPlan:
     adapted: bool = True
     one_line: bool = False  # stop behind the first line end: the base alone does not know END
 
+    @property
+    def lean(self) -> ConfirmPlan:
+        """The plan for the same text with the fewest entries: no fans, so more steps, each of less work."""
+        return dataclasses.replace(self, fan_size=0)
+
     def look(self, row: Row) -> View:
         """Chain, then fans; all of it is scored, the chain under the constraints of the edges."""
         canvas, start = row.canvas, row.canvas.frontier
@@ -131,16 +136,17 @@ class ConfirmPlan:
         )
 
     def decide(self, row: Row, view: View, prediction: Prediction) -> None:
-        """Commit the confirmed drafts and one token more; the fan behind it becomes the next drafts."""
+        """Commit the confirmed drafts and one token more; the fan behind it becomes the next drafts.
+
+        The view need not be this plan's own: one with other fans, or with none, says as much as it says.
+        """
         canvas, start = row.canvas, row.canvas.frontier
-        chain, fans = self._layout(canvas)
         ids = [int(i) for i in prediction.ids]
-        count = min(confirmed(canvas.drafts, ids), len(chain) - 1)
+        count = min(confirmed(canvas.drafts, ids), view.keepable - 1)
         for link in range(count + 1):
             if start + link < len(canvas):
                 canvas.commit(start + link, ids[link], float(prediction.probability[link]))
-        fan_start = len(chain) + sum(len(fan) for fan in fans[:count])
-        fan = slice(fan_start, fan_start + len(fans[count]))
+        fan = _fan_behind(view, count)
         row.drafts = ids[fan][: int((prediction.probability[fan].cumprod(0) >= self.least).sum())]
         if self.one_line and row.edges.fills_line(canvas.text_ids):
             canvas.close()
@@ -160,12 +166,35 @@ class ConfirmPlan:
         return chain, [list(range(place + 1, end)) for place, end in zip(chain, ends, strict=True)]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SparingPlan:
+    """A plan that looks without fans while `is_crowded`: a device that many share has no entry to spare for a guess."""
+
+    plan: ConfirmPlan
+    is_crowded: Callable[[], bool]
+
+    def look(self, row: Row) -> View:
+        """Chain and fans, or the chain alone."""
+        return (self.plan.lean if self.is_crowded() else self.plan).look(row)
+
+    def decide(self, row: Row, view: View, prediction: Prediction) -> None:
+        """As the plan does, whichever it looked with."""
+        self.plan.decide(row, view, prediction)
+
+
 def _read(canvas: Canvas, place: int) -> int:
     """What the entry of `place` reads: the token before it."""
     if place == 0:
         return START
     token = canvas.ids[place - 1]
     return OPEN if token is None else token
+
+
+def _fan_behind(view: View, link: int) -> slice:
+    """The entries of the fan behind a link of the chain: those that see the links up to it."""
+    links_seen = view.sees[view.keepable :, : view.keepable].sum(1)
+    first, last = np.searchsorted(links_seen, [link + 1, link + 2])
+    return slice(view.keepable + int(first), view.keepable + int(last))
 
 
 def _chain_and_fans(chain: int, fans: Sequence[int]) -> BoolMatrix:

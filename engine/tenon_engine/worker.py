@@ -163,10 +163,11 @@ class Worker:
     def _take_up(self) -> bool:
         """Begin to load, or end the keeper when nobody wants it."""
         with self._changed:
-            if not self._is_wanted or not self._move(WorkerState.LOADING):
+            if not self._is_wanted or self.state is WorkerState.CLOSED:
                 self._keeper = None
                 return False
             self._is_wanted = False
+            self._move(WorkerState.LOADING)
         self._tell_subscribers()
         return True
 
@@ -263,13 +264,11 @@ class Worker:
             return EngineError(f"the engine failed ({type(error).__name__})")
         raise AssertionError("a stream ends with its result")
 
-    def _move(self, state: WorkerState, failure: str = "") -> bool:
-        """Change the state, unless it is CLOSED for good; whether it changed."""
-        if self.state in (WorkerState.CLOSED, state):
-            return False
-        self.state, self.failure, self.progress = state, failure, NO_PROGRESS
-        self._changed.notify_all()
-        return True
+    def _move(self, state: WorkerState, failure: str = "") -> None:
+        """Change the state, unless it is CLOSED for good."""
+        if self.state is not WorkerState.CLOSED:
+            self.state, self.failure, self.progress = state, failure, NO_PROGRESS
+            self._changed.notify_all()
 
     def _tell_subscribers(self) -> None:
         for listener in tuple(self._subscribers):

@@ -36,7 +36,7 @@ _STATES = {
     "loading": EngineState.LOADING,
     "ready": EngineState.READY,
     "failed": EngineState.FAILED,
-    "closed": EngineState.STOPPED,
+    "closed": EngineState.STOPPED,  # it was told to end
 }
 _LOADING_FAILED = ("unknown_model", "weights_missing", "weights_corrupt", "storage")
 _NOT_FOR_US = (401, 403, 404)
@@ -51,6 +51,7 @@ class _News:
     percent: int | None
     info: EngineInfo | None
     failure: str
+    is_last: bool
 
 
 class HttpEngine:
@@ -143,6 +144,8 @@ class HttpEngine:
 
     def _take(self, news: _News) -> None:
         self.info = news.info or self.info
+        if news.is_last and self._link is not None:
+            self._unlink(self._link)
         if news.state is EngineState.FAILED:
             self._health.failed(EngineError(EngineFault.STARTING_FAILED, news.failure))
             return
@@ -154,10 +157,13 @@ class HttpEngine:
         """Give a link up, and with it every fill that is under way; what to raise for it."""
         fault = self._lost(error) if link.had_news else error
         if self._link is link:
-            self._linking = self._link = None
-            link.abandon()
+            self._unlink(link)
             self._health.failed(fault)
         return fault
+
+    def _unlink(self, link: _Link) -> None:
+        self._linking = self._link = None
+        link.abandon()
 
     def _judged(self, link: _Link, refusal: RefusedError) -> EngineError:
         """What a refusal means: for this fill alone, for a while, or for the connection."""
@@ -291,4 +297,4 @@ def _news(form: object) -> _News:
     info = None if rest.get("info") is None else info_from_json(rest["info"])
     failure = rest.get("failure")
     sentence = failure if isinstance(failure, str) and failure else "the engine's model cannot be loaded"
-    return _News(_STATES[name], doing, percent, info, sentence)
+    return _News(_STATES[name], doing, percent, info, sentence, is_last=name == "closed")

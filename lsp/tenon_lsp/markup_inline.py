@@ -167,6 +167,8 @@ class _Reading:
         """Closes the innermost openers that `closer` fits; emphasis begun inside them finds its end no more."""
         for index in range(len(self.opened) - 1, -1, -1):
             opener = self.opened[index]
+            if opener.mark[-1] == "[" and closer.mark != "[":
+                break  # emphasis never reaches out of a link's text
             if closer.count and closer.fits(opener):
                 taken = min(opener.count, closer.count)
                 opener.count -= taken

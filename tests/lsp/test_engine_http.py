@@ -150,7 +150,7 @@ async def test_sessions_of_two_clients_do_not_supersede_each_other(script: Scrip
     script.says("1", delay_ms=100)
     with real(script) as url:
         async with staged(url) as one, staged(url) as other:
-            assert await asyncio.gather(one.text(), other.text()) == ["1", "1"]
+            assert [*await asyncio.gather(one.text(), other.text())] == ["1", "1"]
 
 
 @on_loop
@@ -161,7 +161,7 @@ async def test_the_newest_fill_of_a_session_wins(script: Script) -> None:
             old = asyncio.ensure_future(stage.text())
             await until(script.calls)
             script.says("2")
-        XX
+            assert [await stage.text(), await old] == ["2", ""]
 
 
 @on_loop
@@ -291,6 +291,18 @@ async def test_an_engine_that_was_started_again_is_found_again(script: Script) -
         with real(script, port=port):
             assert await stage.text() == "1"
     assert len(stage.faults) == 1
+
+
+@on_loop
+async def test_an_engine_that_says_that_it_ends_is_no_fault() -> None:
+    odd = Odd([READY, {"state": "closed"}])
+    with serving(odd.app) as url:
+        async with staged(url) as stage:
+            await stage.engine.warm()
+            await until(lambda: stage.states[-1] is EngineState.STOPPED)
+            odd.news = [READY]
+            assert await stage.text() == "1"
+    assert stage.faults == []
 
 
 @on_loop
@@ -469,8 +481,8 @@ async def test_an_engine_that_falls_silent_is_given_up(monkeypatch: pytest.Monke
 
 @on_loop
 async def test_closing_while_it_connects_leaves_nothing() -> None:
-    for turns in range(0, 60, 3):
-        with serving(Odd().app) as url:
+    with serving(Odd().app) as url:
+        for turns in range(0, 60, 3):
             async with staged(url) as stage:
                 waiting = asyncio.ensure_future(stage.engine.warm())
                 for _ in range(turns):

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import filelock
 import uvicorn
 
 from tenon_engine import __version__, runtime
@@ -74,18 +75,22 @@ def serve_user(service: Service, *, linger_s: float | None) -> None:
     files = runtime.files_of(service.config.model)
     with _alone(files, service.config.model):
         place = _private_place(files)
-        with contextlib.closing(listening.listen(place)) as listener, _removed_at_end(place):
+        with contextlib.closing(listening.listen(place)) as listener:
             address = _address(service.config.model, place, listener, linger_s)
 
             def begin() -> None:
                 runtime.publish(address, files)
                 _say(service.config.model, str(address))
 
+            def end() -> None:
+                runtime.withdraw(files)
+                _remove(place)
+
             _Daemon(
                 service,
                 token=address.token,
                 on_started=begin,
-                on_ending=lambda: runtime.withdraw(files),
+                on_ending=end,
                 is_wanted=lambda: runtime.is_published(address, files),
                 linger=None if linger_s is None else Linger(linger_s),
             ).run([listener])
@@ -98,7 +103,7 @@ def serve_at(service: Service, place: Place, *, token: str | None, certificate: 
         raise BadRequestError("whoever reaches a HOST:PORT could use the engine: --token-file FILE is needed")
     if certificate is not None:
         listening.check_certificate(certificate)
-    with contextlib.closing(listening.listen(place)) as listener, _removed_at_end(place):
+    with contextlib.closing(listening.listen(place)) as listener:
         scheme = "" if isinstance(place, UnixPlace) else "https://" if certificate else "http://"
         where = f"{scheme}{_bound(place, listener)}"
         _Daemon(
@@ -106,6 +111,7 @@ def serve_at(service: Service, place: Place, *, token: str | None, certificate: 
             token=token,
             certificate=certificate,
             on_started=lambda: _say(service.config.model, where),
+            on_ending=lambda: _remove(place),
         ).run([listener])
 
 
@@ -118,7 +124,7 @@ class _Daemon(uvicorn.Server):
         *,
         token: str | None,
         on_started: Callable[[], None],
-        on_ending: Callable[[], None] = lambda: None,
+        on_ending: Callable[[], None],
         is_wanted: Callable[[], bool] = lambda: True,
         linger: Linger | None = None,
         certificate: Certificate | None = None,
@@ -164,8 +170,10 @@ class _Daemon(uvicorn.Server):
         patience = threading.Timer(EXIT_S, os._exit, [0])
         patience.daemon = True
         patience.start()
-        threading.Thread(target=self._worker.close, daemon=True).start()  # its fills are answered "cancelled"
+        closing = threading.Thread(target=self._worker.close, daemon=True)
+        closing.start()  # now, so that what is under way is answered "cancelled"
         await super().shutdown(sockets)
+        closing.join()  # or Python would end beside a thread that computes
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """A signal ends the server, and after it nothing: uvicorn would raise it once more."""
@@ -193,8 +201,6 @@ def _refuse_unknown(model: str) -> None:
 @contextlib.contextmanager
 def _alone(files: runtime.Files, model: str) -> Iterator[None]:
     """Hold the lock, with nothing left of whoever held it before."""
-    import filelock
-
     if found := runtime.find(model):
         raise DaemonError(f"an engine for {model} is running already: {found} (process {found.pid})")
     try:
@@ -227,13 +233,9 @@ def _bound(place: Place, listener: socket.socket) -> Place:
     return dataclasses.replace(place, port=listener.getsockname()[1])
 
 
-@contextlib.contextmanager
-def _removed_at_end(place: Place) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if isinstance(place, UnixPlace):
-            place.path.unlink(missing_ok=True)
+def _remove(place: Place) -> None:
+    if isinstance(place, UnixPlace):
+        place.path.unlink(missing_ok=True)
 
 
 def _say(model: str, where: str) -> None:

@@ -36,16 +36,13 @@ STICKY_ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRou
 NAME = "Engine"
 EVENTS_ROUTE = "/v1/events"
 FILLS = "fills"  # what waits or runs
-EVENTS_S = (
-    60.0  # after so long an event stream ends, and its client asks again: a replica must be able to end
-)
+# A replica ends when its requests have; an event stream has no end, so it gets one, and its client asks again.
+EVENTS_S = 60.0
 DRAIN_S = EVENTS_S + 15.0
-OPEN_REQUESTS_MAX = (
-    4096  # of one replica, most of them event streams; too many fills are refused by its worker
-)
-FILLS_PER_REPLICA = (
-    4.0  # waiting or running, on average; more make Ray add a replica: half of what one runs at a time
-)
+# Most of them event streams of idle editors; a fill that is too much is refused by the worker.
+OPEN_REQUESTS_MAX = 4096
+# On average, waiting or running; with more, a replica is added. It is half of what one runs at a time.
+FILLS_PER_REPLICA = 4.0
 UPSCALE_DELAY_S, DOWNSCALE_DELAY_S = 15.0, 600.0
 HEALTH_PERIOD_S = 5.0
 LOAD_TRIES = 3
@@ -131,9 +128,10 @@ class Replica:
 class Traffic:
     """The app, its fills counted, and its event streams ended in time."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, events_s: float = EVENTS_S) -> None:
         self.fill_count = 0  # now
         self._app = app
+        self._events_s = events_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -152,7 +150,7 @@ class Traffic:
             self.fill_count -= 1
 
     async def _watch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with anyio.move_on_after(EVENTS_S) as limit:
+        with anyio.move_on_after(self._events_s) as limit:
             await self._app(scope, receive, send)
         if limit.cancelled_caught:
             await send({"type": "http.response.body", "body": b"", "more_body": False})

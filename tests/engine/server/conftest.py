@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -67,6 +68,20 @@ class Rig:
         head = f"POST {path} HTTP/1.1\r\nHost: {LOOPBACK}\r\nContent-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
         return connection
+
+    @contextlib.contextmanager
+    def on_unix_socket(self) -> Iterator[httpx.Client]:
+        """A client of the same app that listens on a unix socket as well."""
+        with tempfile.TemporaryDirectory() as folder:  # a short path: a socket's has 100 bytes
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(path := f"{folder}/engine")
+            listener.listen()
+            transport = httpx.HTTPTransport(uds=path)
+            with (
+                running(self.app, listener, 10.0),
+                httpx.Client(transport=transport, base_url="http://tenon") as client,
+            ):
+                yield client
 
     def metric(self, line: str) -> float:
         """The value of one line of /metrics, 0 when it is not there yet."""

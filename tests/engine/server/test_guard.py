@@ -91,6 +91,12 @@ def test_behind_a_token_any_name_will_do(serve: Serve) -> None:
     assert client.post("/v1/infill", json=FILL, headers={"Host": "tenon.example"}).status_code == 200
 
 
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no unix sockets")
+def test_on_a_unix_socket_any_name_will_do(serve: Serve) -> None:
+    with serve().on_unix_socket() as client:
+        assert client.post("/v1/infill", json=FILL, headers={"Host": "any"}).status_code == 200
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
 def test_what_any_page_could_send_is_refused(shared: Any, kind: str) -> None:
     before = shared.calls()
