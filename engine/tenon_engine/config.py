@@ -26,6 +26,7 @@ else:
 
 ENVIRONMENT_PREFIX = "TENON_"
 CONFIG_PATH_VARIABLE = "TENON_CONFIG"
+_NO_SETTINGS = (CONFIG_PATH_VARIABLE, "TENON_RUNTIME")  # where things are
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _from_environment(environ: Mapping[str, str], complaints: list[str]) -> dict
     settings: dict[str, Any] = {}
     variables = {ENVIRONMENT_PREFIX + key.upper(): key for key in _READERS}
     for variable, text in environ.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_PATH_VARIABLE or not text:
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NO_SETTINGS or not text:
             continue
         if variable not in variables:
             complaints.append(f"unknown environment variable {variable}{_hint(variable, variables)}")

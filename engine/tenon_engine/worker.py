@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Listener", "Ticket", "Worker", "WorkerState"]
 
 QUEUE_LIMIT, PARALLEL = 64, 8
-NO_PROGRESS = ("", None)
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Worker:
     ) -> None:
         self.info: EngineInfo | None = None  # of the engine that is loaded, or was
         self.state = WorkerState.IDLE
-        self.progress: tuple[str, int | None] = NO_PROGRESS
+        self.progress: tuple[str, int | None] = ("", None)  # what loading is busy with, per cent where known
         self.failure = ""
         self._load = load
         self._parallel = parallel
@@ -118,7 +117,10 @@ class Worker:
         return unsubscribe
 
     def close(self) -> None:
-        """Answer everything "cancelled" and end all threads; waits for the step, or the loading, that is under way."""
+        """Answer everything "cancelled" and end all threads; waits for the steps, or the loading, that are under way.
+
+        Not to be called from a listener.
+        """
         with self._changed:
             waiting = self._queue.drop_all()
             self._move(WorkerState.CLOSED)
@@ -267,7 +269,8 @@ class Worker:
     def _move(self, state: WorkerState, failure: str = "") -> None:
         """Change the state, unless it is CLOSED for good."""
         if self.state is not WorkerState.CLOSED:
-            self.state, self.failure, self.progress = state, failure, NO_PROGRESS
+            self.state, self.failure = state, failure
+            self.progress = ("loading" if state is WorkerState.LOADING else "", None)
             self._changed.notify_all()
 
     def _tell_subscribers(self) -> None:

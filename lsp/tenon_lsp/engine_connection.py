@@ -41,6 +41,11 @@ class Endpoint:
     token: str = dataclasses.field(default="", repr=False)
     ca_file: Path | None = None  # trusted instead of the system's authorities
 
+    @staticmethod
+    def at_socket(path: str, *, token: str = "") -> Endpoint:
+        """The one that listens on a unix socket, where a request still has to name some host."""
+        return Endpoint("http://localhost", socket=path, token=token)
+
     @property
     def name(self) -> str:
         """How the user knows it; nothing secret."""

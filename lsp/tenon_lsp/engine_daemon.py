@@ -10,8 +10,6 @@ from tenon_lsp.engine_connection import Endpoint
 from tenon_lsp.engine_health import Listeners
 from tenon_lsp.engine_http import HttpEngine
 
-_ANY_HOST = "http://localhost"  # a socket has no host, but a request needs one
-
 
 def daemon_engine(
     model: str, listeners: Listeners, *, idle_minutes: int, log_level: str = "warning"
@@ -37,7 +35,11 @@ def _found_or_started(model: str, idle_minutes: int, log_level: str) -> Endpoint
     except OSError as error:
         sentence = f"the engine cannot be started: {error.strerror or error}"
         raise EngineError(EngineFault.STARTING_FAILED, sentence) from error
-    return Endpoint(address.url or _ANY_HOST, socket=address.socket, token=address.token or "")
+    token = address.token or ""
+    if address.url is not None:
+        return Endpoint(address.url, token=token)
+    assert address.socket is not None
+    return Endpoint.at_socket(address.socket, token=token)
 
 
 def _died() -> EngineError:

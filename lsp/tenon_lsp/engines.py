@@ -9,11 +9,6 @@ from tenon_lsp.engine_connection import Endpoint
 from tenon_lsp.engine_daemon import daemon_engine
 from tenon_lsp.engine_health import Listeners
 from tenon_lsp.engine_http import HttpEngine
-from tenon_lsp.engine_remote import RemoteEngine
-from tenon_lsp.remote_chat import Chat
-from tenon_lsp.remote_llamacpp import Infill
-from tenon_lsp.remote_openai import Completions
-from tenon_lsp.remote_question import Dialect
 from tenon_lsp.settings import EngineKind, EngineSettings
 
 _SOCKET = "unix:"
@@ -28,13 +23,24 @@ def engine_for(settings: EngineSettings, listeners: Listeners, *, log_level: str
     model = None if settings.model == EngineSettings().model else settings.model
     if settings.kind is EngineKind.TENON:
         return HttpEngine(lambda: _endpoint(settings), listeners, model=model)
-    return RemoteEngine(lambda: _endpoint(settings), _dialect(settings.kind, model), listeners, model=model)
+    return _remote(settings, model, listeners)
 
 
-def _dialect(kind: EngineKind, model: str | None) -> Dialect:
-    if kind is EngineKind.OPENAI:
-        return Completions(model)
-    return Chat(model) if kind is EngineKind.CHAT else Infill()
+def _remote(settings: EngineSettings, model: str | None, listeners: Listeners) -> Engine:
+    # Here: few clients need them, and all wait for the server to start.
+    from tenon_lsp.engine_remote import RemoteEngine
+    from tenon_lsp.remote_chat import Chat
+    from tenon_lsp.remote_llamacpp import Infill
+    from tenon_lsp.remote_openai import Completions
+    from tenon_lsp.remote_question import Dialect
+
+    dialects: dict[EngineKind, Dialect] = {
+        EngineKind.OPENAI: Completions(model),
+        EngineKind.CHAT: Chat(model),
+        EngineKind.LLAMACPP: Infill(),
+    }
+    dialect = dialects[settings.kind]
+    return RemoteEngine(lambda: _endpoint(settings), dialect, listeners, model=model)
 
 
 def _endpoint(settings: EngineSettings) -> Endpoint:
@@ -42,7 +48,7 @@ def _endpoint(settings: EngineSettings) -> Endpoint:
     token = _token(Path(settings.token_file)) if settings.token_file else ""
     ca_file = _expanded(Path(settings.ca_file)) if settings.ca_file else None
     if settings.url.startswith(_SOCKET):
-        return Endpoint("http://localhost", socket=settings.url.removeprefix(_SOCKET), token=token)
+        return Endpoint.at_socket(settings.url.removeprefix(_SOCKET), token=token)
     return Endpoint(settings.url, token=token, ca_file=ca_file)
 
 

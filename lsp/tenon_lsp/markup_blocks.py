@@ -274,7 +274,7 @@ def _role(state: State, line: Line) -> Role:
     if line.is_blank:
         return Role.BLANK
     is_deep_enough = not state.levels or state.levels[-1].holds(line)
-    if state.role is Role.TEXT and is_inside and is_deep_enough and is_underline(line):
+    if state.has_paragraph and is_inside and is_deep_enough and is_underline(line):
         return Role.UNDERLINE
     if _RULE.match(line.body):
         return Role.RULE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from typing import Any
 
@@ -14,15 +15,16 @@ from pygls.lsp.server import LanguageServer
 from tenon_engine import __version__
 from tenon_lsp import convert
 from tenon_lsp.documents import Documents, path_of
-from tenon_lsp.engine_client import EngineError, EngineState
-from tenon_lsp.engine_process import ChildEngine, serve_command
+from tenon_lsp.engine_client import Engine, EngineError, EngineState
+from tenon_lsp.engine_health import Listeners
+from tenon_lsp.engines import engine_for
 from tenon_lsp.inline import Inline
 from tenon_lsp.positions import Encoding
 from tenon_lsp.progress import Bar
 from tenon_lsp.protocol import TenonProtocol
 from tenon_lsp.scheduler import Scheduler
 from tenon_lsp.session import Session
-from tenon_lsp.settings import SECTION, Settings
+from tenon_lsp.settings import SECTION, EngineSettings, Settings
 from tenon_lsp.status import Level, Status
 
 COMPLAINTS_SHOWN = 3
@@ -30,7 +32,7 @@ REFRESH_AFTER_MS = 300
 
 _COPILOT_OPTIONS = ("editorInfo", "editorPluginInfo")  # who sends them understands didChangeStatus
 _STATUS_KINDS = {EngineState.FAILED: "Error", EngineState.STOPPED: "Inactive"}
-_BUSY = (EngineState.STARTING, EngineState.LOADING, EngineState.BUSY)
+_LOADING = (EngineState.STARTING, EngineState.LOADING)
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +57,6 @@ class TenonServer(LanguageServer):
         self._options: dict[str, Any] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loading_bar: Bar | None = None
-        self._idle: asyncio.TimerHandle | None = None
         self._has_warmed = False
         self._refreshing: dict[str, asyncio.TimerHandle] = {}
         self.wants_status = False
@@ -88,10 +89,10 @@ class TenonServer(LanguageServer):
     def configure(self, values: object) -> None:
         """Work with what the client's configuration says, on top of what it said at the start."""
         settings, complaints = Settings.parse(_merged(self._options, values))
-        is_other_model = settings.engine.model != self.session.settings.engine.model
+        is_other = self._engine_settings(settings) != self._engine_settings(self.session.settings)
         self.session.configure(settings)
         self._complain(complaints)
-        if is_other_model and self._model is None:
+        if is_other:
             self.in_background(self.session.engine.close())
             self.session.engine = self._new_engine(settings)
 
@@ -150,13 +151,13 @@ class TenonServer(LanguageServer):
 
     # The engine's news
 
-    def _new_engine(self, settings: Settings) -> ChildEngine:
-        return ChildEngine(
-            serve_command(self._model or settings.engine.model, log_level=self._log_level),
-            on_fault=self._on_fault,
-            on_progress=self._on_progress,
-            on_state=self._on_state,
-        )
+    def _new_engine(self, settings: Settings) -> Engine:
+        listeners = Listeners(on_fault=self._on_fault, on_progress=self._on_progress, on_state=self._on_state)
+        return engine_for(self._engine_settings(settings), listeners, log_level=self._log_level)
+
+    def _engine_settings(self, settings: Settings) -> EngineSettings:
+        engine = settings.engine
+        return engine if self._model is None else dataclasses.replace(engine, model=self._model)
 
     def _on_fault(self, error: EngineError) -> None:
         self.session.status.fault(error.code.value, str(error))
@@ -167,23 +168,13 @@ class TenonServer(LanguageServer):
         self._loading_bar.report(text, percent)
 
     def _on_state(self, state: EngineState) -> None:
-        if state in (EngineState.READY, EngineState.FAILED, EngineState.STOPPED) and self._loading_bar:
+        if state not in _LOADING and self._loading_bar:
             self._loading_bar.end()
             self._loading_bar = None
-        if self._idle is not None:
-            self._idle.cancel()
-        minutes = self.session.settings.engine.idle_minutes
-        if state is EngineState.READY and minutes:
-            self._idle = asyncio.get_running_loop().call_later(minutes * 60, self._unload)
         if self.wants_status:
             kind = _STATUS_KINDS.get(state, "Normal")
-            self.protocol.notify(
-                "didChangeStatus", {"message": state.value, "busy": state in _BUSY, "kind": kind}
-            )
-
-    def _unload(self) -> None:
-        if isinstance(self.session.engine, ChildEngine):
-            self.in_background(self.session.engine.unload())
+            is_busy = state in (*_LOADING, EngineState.BUSY)
+            self.protocol.notify("didChangeStatus", {"message": state.value, "busy": is_busy, "kind": kind})
 
     # The user
 

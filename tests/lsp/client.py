@@ -91,7 +91,10 @@ class Client(Connection):
     async def start(self, command: list[str] | None = None, log_level: str = "info") -> Client:
         """Start the server and introduce ourselves."""
         usual = [sys.executable, "-m", "tenon_engine", "--log-level", log_level, "lsp", "--model"]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, SOURCE_FOLDERS))}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(map(str, SOURCE_FOLDERS)),
+            "TENON_RUNTIME": str(self.folder.parent / "runtime"),  # its engine is no other test's
+        }
         await self.spawn(command or [*usual, f"scripted:{self.script.path}"], environment)
         await self.initialize()
         await self.barrier()  # what the server asks for at the start is answered before a test begins

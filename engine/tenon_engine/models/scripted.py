@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,14 +58,16 @@ class ScriptedModel:
         self.budget = BUDGET
         self._path = path
         self._calls = 0
+        self._calling = threading.Lock()
         _read(path)  # a script that cannot be read is reported now, not at the first keystroke
 
     def propose(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:
         """Yield the raw text of this call's entry, a word more at each step."""
         entries = _read(self._path)
-        entry = entries[min(self._calls, len(entries) - 1)]
-        self._calls += 1
-        self._record(hole)
+        with self._calling:
+            entry = entries[min(self._calls, len(entries) - 1)]
+            self._calls += 1
+            self._record(hole)
         if entry.fail is not None:
             raise ModelFailedError(entry.fail)
         started = time.perf_counter()
