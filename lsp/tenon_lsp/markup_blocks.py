@@ -130,7 +130,8 @@ def step(state: State, text: str) -> tuple[State, bool]:
     columns = (state.columns or cells) if how.role is Role.ROW else 0
     is_torn = not columns and state.has_paragraph and state.cells > 0 and is_delimiter_row(line)
     is_even = cells == columns if columns else not is_torn
-    has_paragraph = how.role is Role.TEXT or (how.role is Role.ITEM and bool(line.body.strip()))
+    begins_paragraph = bool(line.body.strip()) and not (_HEADING.match(line.body) or _RULE.match(line.body))
+    has_paragraph = how.role is Role.TEXT or (how.role is Role.ITEM and begins_paragraph)
     after = State(
         how.role, has_paragraph, raw_opened(text), how.quotes, levels, columns, cells, state.number + 1
     )

@@ -169,7 +169,7 @@ async def test_closing_while_it_starts_takes_no_time_and_leaves_nothing(model: s
         await until(lambda: one.states)
         started_s = time.monotonic()
         await one.engine.close()
-        assert time.monotonic() - started_s < 1.0
+        assert time.monotonic() - started_s < 3.0
         await waiting
     assert one.faults == []
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import logging
 import os
+import random
 import secrets
 import signal
 import socket
@@ -47,8 +49,9 @@ SESSION = "X-Session-Id"
 TOKEN = "a-token-of-the-team"
 QUESTION = {"segments": ["x = ", {}, "\n"]}
 ANSWER = "1 + 2"
+PORTS = range(20_000, 32_000)  # between those of Ray's workers and those that a system gives away
 OBJECT_STORE_BYTES = 80 << 20
-LOAD_THREADS, LOAD_FILLS = 6, 40
+LOAD_THREADS, LOAD_FILLS = 12, 25
 FILLS_BEFORE_THE_KILL = 60
 
 
@@ -268,9 +271,11 @@ def _start(cluster: Cluster, folder: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.create_server((LOOPBACK, 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """One that no process gets by chance, as those of Ray, which start meanwhile, could."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError), socket.create_server((LOOPBACK, port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 def _insist(client: httpx.Client, session: str) -> str:
