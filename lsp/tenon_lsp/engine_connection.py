@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import logging
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -97,16 +98,18 @@ class Connection:
         route: str,
         message: Mapping[str, object] | None = None,
         *,
+        limit_s: float | None = None,
         silence_s: float | None = None,
     ) -> AsyncIterator[httpx.Response]:
         """The answer to a request, its body not read yet; RefusedError when its status is not a success.
 
-        An answer that is silent for longer than `silence_s` is given up. Leaving early closes it.
+        It is given up when it is not complete after `limit_s`, or silent for `silence_s`. Leaving early closes it.
         """
+        import anyio  # its time-outs, unlike asyncio's before Python 3.12, lose no cancellation
         import httpx
 
         headers = {"Content-Type": "application/json"} if message is not None else {}
-        with self._one_sentence(silence_s):
+        with self._one_sentence(), anyio.fail_after(limit_s):
             async with self._client.stream(
                 method,
                 self.endpoint.address(route),
@@ -143,15 +146,15 @@ class Connection:
         await self._client.aclose()
 
     @contextlib.contextmanager
-    def _one_sentence(self, silence_s: float | None) -> Iterator[None]:
+    def _one_sentence(self) -> Iterator[None]:
         """What the client library raises, as EngineErrors."""
         import httpx
 
         name = self.endpoint.name
         try:
             yield
-        except httpx.ReadTimeout:
-            sentence = f"the engine at {name} has not answered for {silence_s:g} s"
+        except (TimeoutError, httpx.ReadTimeout):
+            sentence = f"the engine at {name} does not answer"
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             sentence = f"the engine at {name} cannot be reached ({self._shown(str(error)) or 'time-out'})"
         except (httpx.TransportError, httpx.StreamError) as error:
@@ -217,16 +220,27 @@ async def _in_thread(work: Callable[[], T]) -> T:
 def _open(locate: Callable[[], Endpoint]) -> Connection:
     import httpx
 
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs whole addresses, which may hold secrets
     endpoint = locate()
     context = _trusting(endpoint.ca_file)
-    is_local = endpoint.is_local
     client = httpx.AsyncClient(
-        transport=httpx.AsyncHTTPTransport(verify=context, uds=endpoint.socket) if is_local else None,
+        transport=_local_transport(endpoint, context) if endpoint.is_local else None,
         verify=context,
-        trust_env=not is_local,
+        trust_env=not endpoint.is_local,
         headers={"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {},
     )
     return Connection(endpoint, client)
+
+
+def _local_transport(endpoint: Endpoint, context: ssl.SSLContext) -> httpx.AsyncHTTPTransport:
+    """A way to this machine that no proxy of the environment is put into."""
+    import httpx
+
+    if endpoint.socket is None:
+        return httpx.AsyncHTTPTransport(verify=context)
+    from tenon_lsp.engine_socket import transport_to
+
+    return transport_to(endpoint.socket)
 
 
 def _trusting(ca_file: Path | None) -> ssl.SSLContext:

@@ -144,16 +144,10 @@ class RemoteEngine:
 
 
 async def _exchange(connection: Connection, dialect: Dialect, question: Question) -> Answer:
-    try:
-        return await asyncio.wait_for(_exchanged(connection, dialect, question), question.deadline_ms / 1e3)
-    except asyncio.TimeoutError:
-        name, limit_s = connection.endpoint.name, question.deadline_ms / 1e3
-        sentence = f"the engine at {name} has not answered within {limit_s:.1f} s"
-        raise EngineError(EngineFault.UNAVAILABLE, sentence) from None
-
-
-async def _exchanged(connection: Connection, dialect: Dialect, question: Question) -> Answer:
-    async with connection.answer("POST", dialect.route, dialect.message(question)) as response:
+    limit_s = question.deadline_ms / 1e3
+    async with connection.answer(
+        "POST", dialect.route, dialect.message(question), limit_s=limit_s
+    ) as response:
         form = await connection.document(response)
     try:
         return dialect.answer(form)

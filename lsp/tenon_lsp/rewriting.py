@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tenon_lsp import languages, markup_blocks
+from tenon_lsp import languages
+from tenon_lsp.markup import blocks
 from tenon_lsp.place import Place
 
 _WRAPPER = re.compile(r"\A(`{3,}|~{3,})([^\n]*)\n(.*\n|)[ \t]*\1[ \t]*\Z", re.DOTALL)
@@ -30,7 +31,7 @@ def parses_as_well(new: str, place: Place) -> bool:
 
 
 def _wrong_fences(text: str) -> int:
-    return markup_blocks.imbalance(text.replace("\r\n", "\n"), markup_blocks.NOTHING_OPEN)
+    return blocks.imbalance(text.replace("\r\n", "\n"), blocks.NOTHING_OPEN)
 
 
 def _without_wrapper(new: str, old: str, place: Place) -> str:

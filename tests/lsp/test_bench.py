@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tenon_lsp import bench
+from tenon_lsp.bench import __main__ as bench
 
 STAGES = ("change", "parse", "place", "gate", "recall", "window", "related", "fit")
 BY_SIZE = (

@@ -11,6 +11,8 @@ from tests.lsp.client import INVOKED, Client, Profile, running
 from tests.lsp.connection import ABANDONED, CANCELLED, Pending, on_loop, run, until
 from tests.lsp.document import at_cursor
 
+PARALLEL = 8  # fills that an engine runs at a time
+
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
@@ -271,16 +273,17 @@ async def test_i4_a_document_that_was_closed_is_not_answered(client: Client) -> 
 @on_loop
 async def test_u20_cancelled_requests_are_not_executed_one_after_the_other(client: Client) -> None:
     client.script.says("1", hang=True)
-    gate, offset = client.open_at("x = █", uri=f"{client.folder.as_uri()}/gate.py")
+    gates = [client.open_at("x = █", uri=f"{client.folder.as_uri()}/gate{n}.py") for n in range(PARALLEL)]
     document, at = client.open_at("y = █")
-    held = client.inline(gate, offset)
-    await asked(client)
+    held = [client.inline(*gate) for gate in gates]
+    await asked(client, PARALLEL)
     prepared = [client.prepare_inline(document, at) for _ in range(5)]
     requests: list[Pending] = [pending for pending, _ in prepared]
     client.script.says("2")
     client.script.forget_calls()
     client.send(*(message for _, message in prepared), *(pending.cancellation() for pending in requests[:4]))
-    held.cancel()
+    for pending in held:
+        pending.cancel()
     assert {await pending.error_code() for pending in requests[:4]} <= {*ABANDONED}
     assert len(await requests[4].items()) == 1
     assert len(client.script.calls()) <= 2

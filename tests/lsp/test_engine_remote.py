@@ -453,7 +453,7 @@ async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
     with serving(stub.app) as url:
         stage = Stage(Completions(), url)
         request = FillRequest.single("x = ", "\n", deadline_ms=200)
-        assert "has not answered within 0.2 s" in str(await stage.fault(request))
+        assert "does not answer" in str(await stage.fault(request))
         await until(lambda: stub.gone)
         await stage.engine.close()
     assert len(stage.faults) == 1

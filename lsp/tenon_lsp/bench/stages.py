@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tenon_engine.wire import Candidate, EngineInfo, FillRequest, FillResult, HoleFill
 from tenon_lsp import gate
-from tenon_lsp.bench_documents import OTHER_DOCUMENTS, Keystroke, keystrokes, python_document, sources
-from tenon_lsp.bench_figures import Stopwatch, Times
+from tenon_lsp.bench.documents import OTHER_DOCUMENTS, Keystroke, keystrokes, python_document, sources
+from tenon_lsp.bench.figures import Stopwatch, Times
 from tenon_lsp.context import window
 from tenon_lsp.documents import Change, Documents, Snapshot
 from tenon_lsp.engine_client import StepListener

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tenon_lsp.bench_documents import PACKAGES
+from tenon_lsp.bench.documents import PACKAGES
 from tenon_lsp.convert import ACCEPTED_COMMAND
 from tenon_lsp.positions import Encoding
 from tenon_lsp.text import Text

@@ -10,9 +10,9 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
-from tenon_lsp import markup_blocks as blocks
-from tenon_lsp.markup_blocks import Role, State
-from tenon_lsp.markup_inline import left_open, marks, unmatched
+from tenon_lsp.markup import blocks
+from tenon_lsp.markup.blocks import Role, State
+from tenon_lsp.markup.inline import left_open, marks, unmatched
 from tenon_lsp.place import Place
 
 _LINES_ABOVE_AT_MOST = 200  # a block that is longer is read from its middle

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from tenon_lsp.markup_blocks import NOTHING_OPEN, Role, State, begins_block, step
+from tenon_lsp.markup.blocks import NOTHING_OPEN, Role, State, begins_block, step
 
 _MARK = re.compile(
     r"(?=[\\:<`*_~!\[\]])(?:"  # spares the engine nearly all of the text

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenon_lsp.bench_documents import (
+from tenon_lsp.bench.documents import (
     OTHER_DOCUMENTS,
     Keystroke,
     keystrokes,
@@ -18,8 +18,8 @@ from tenon_lsp.bench_documents import (
     python_document,
     sources,
 )
-from tenon_lsp.bench_editor import Document, Editor, Json, Reply, ServerLeft, cancellation
-from tenon_lsp.bench_figures import Stopwatch, Times
+from tenon_lsp.bench.editor import Document, Editor, Json, Reply, ServerLeft, cancellation
+from tenon_lsp.bench.figures import Stopwatch, Times
 
 INITIALIZE_TARGET_MS = 500.0
 CHANGE_TARGET_MS = 10.0

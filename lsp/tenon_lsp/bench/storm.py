@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tenon_lsp.bench_documents import markdown_document, python_document
-from tenon_lsp.bench_editor import AUTOMATIC, INVOKED, Arrival, Document, Editor, Json, cancellation
+from tenon_lsp.bench.documents import markdown_document, python_document
+from tenon_lsp.bench.editor import AUTOMATIC, INVOKED, Arrival, Document, Editor, Json, cancellation
 
 ABANDONED = (-32800, -32801)  # cancelled, content modified
 OPEN_QUESTIONS_AT_MOST = 6

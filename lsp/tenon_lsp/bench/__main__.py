@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tenon_lsp import bench_stages, bench_storm, bench_wire
-from tenon_lsp.bench_editor import ServerLeft
-from tenon_lsp.bench_figures import Times, load_average, machine, table
+from tenon_lsp.bench import stages, wire
+from tenon_lsp.bench.editor import ServerLeft
+from tenon_lsp.bench.figures import Times, load_average, machine, table
+from tenon_lsp.bench.storm import measure_storm
 
 LINE_COUNTS = (2_000, 20_000)
 
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="tenon-bench-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             measured = [*_measure(folder, arguments.starts, arguments.keys)]
-            storm = bench_storm.measure_storm(folder, arguments.storm) if arguments.storm else None
+            storm = measure_storm(folder, arguments.storm) if arguments.storm else None
     except ServerLeft as error:
         print(f"tenon: {error}", file=sys.stderr)
         return 1
@@ -65,13 +66,13 @@ def count(text: str) -> int:
 
 def _measure(folder: Path, starts: int, keys: int) -> Iterator[Times]:
     if starts:
-        yield bench_wire.measure_starts(folder, starts)
+        yield wire.measure_starts(folder, starts)
     if keys:
         for line_count in LINE_COUNTS:
-            yield from bench_stages.measure_stages(folder, line_count, keys)
-            yield from bench_stages.measure_suggest(folder, line_count, keys)
-            yield from bench_wire.measure_editing(folder, line_count, keys)
-        yield from bench_wire.measure_cancellation(folder, keys)
+            yield from stages.measure_stages(folder, line_count, keys)
+            yield from stages.measure_suggest(folder, line_count, keys)
+            yield from wire.measure_editing(folder, line_count, keys)
+        yield from wire.measure_cancellation(folder, keys)
 
 
 def _print_table(head: dict[str, Any], measured: Sequence[Times], storm: dict[str, Any] | None) -> None:

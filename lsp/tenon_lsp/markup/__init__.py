@@ -10,11 +10,11 @@ import enum
 
 import tree_sitter
 
-from tenon_lsp import markup_blocks as blocks
-from tenon_lsp.markup_blocks import Role
-from tenon_lsp.markup_comments import cut_comment
-from tenon_lsp.markup_fit import Surroundings, cut_markdown
-from tenon_lsp.markup_inline import left_open
+from tenon_lsp.markup import blocks
+from tenon_lsp.markup.blocks import Role
+from tenon_lsp.markup.comments import cut_comment
+from tenon_lsp.markup.fit import Surroundings, cut_markdown
+from tenon_lsp.markup.inline import left_open
 from tenon_lsp.place import Place
 from tenon_lsp.syntax import Syntax
 

@@ -1,0 +1,1 @@
+"""The benchmark of the language server: `python -m tenon_lsp.bench`."""
