@@ -23,9 +23,7 @@ from tenon_engine.view import View
 
 STRAGGLERS_SHARE = 0.25  # of a turn: how long the next one waits at most for fills that look at what they got
 STRAGGLERS_S_MAX = 0.025
-ENTRIES_MAX = (
-    128  # of one joint forward: with more, the arithmetic takes the time that reading the weights once saves
-)
+ENTRIES_MAX = 128  # of a joint forward: beyond it, reading the weights once for all saves next to nothing
 
 C = TypeVar("C")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from tenon_engine.cache import Context, ContextCache
 from tenon_engine.canvas import Canvas
 from tenon_engine.denoise import Track, denoise
 from tenon_engine.edges import Edges
+from tenon_engine.fit import leaves_line_open
 from tenon_engine.models.base import (
     ContextBudget,
     Draft,
@@ -217,7 +219,13 @@ class DiffusionModel(Generic[C]):
     def _tracks(self, hole: HoleRequest, cut: Window, context: C) -> list[Track[C]]:
         """One track per candidate; the first stands on the session's own context, the others on copies of it."""
         right_ids = self.tokenizer.encode(cut.right.decode())
-        edges = Edges(self.tokenizer, left=cut.left, right=cut.right, end_id=self._special.end)
+        edges = Edges(
+            self.tokenizer,
+            left=cut.left,
+            right=cut.right,
+            end_id=self._special.end,
+            is_unfinished=functools.partial(leaves_line_open, prefix=hole.prefix, suffix=hole.suffix),
+        )
         tracks = []
         for index in range(hole.candidates):
             canvas = Canvas(len(cut.left_ids) + hole.max_tokens + len(right_ids), end_id=self._special.end)

@@ -7,20 +7,36 @@ suffix is the user's text outside the hole, to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tenon_engine.tokenizer import Tokenizer, valid_text
 from tenon_engine.view import Constraint
 
 
-class Edges:
-    """Constraints of one hole; `left` and `right` are the UTF-8 bytes taken back on each side."""
+def _never(_: str) -> bool:
+    return False
 
-    def __init__(self, tokenizer: Tokenizer, *, left: bytes, right: bytes, end_id: int) -> None:
+
+class Edges:
+    """Constraints of one hole; `left` and `right` are the UTF-8 bytes taken back on each side.
+
+    A text that `is_unfinished` may not be followed by END.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        left: bytes,
+        right: bytes,
+        end_id: int,
+        is_unfinished: Callable[[str], bool] = _never,
+    ) -> None:
         self._tokenizer = tokenizer
         self._left = left
         self._right = right
         self._end_id = end_id
+        self._is_unfinished = is_unfinished
 
     def healing(self, text_ids: Sequence[int]) -> bool:
         """True while the left edge is not spelt out by `text_ids`."""
@@ -28,12 +44,13 @@ class Edges:
 
     def constraint(self, text_ids: Sequence[int]) -> Constraint | None:
         """What may follow `text_ids`, the decided or drafted text from the start of the canvas."""
-        if not self._left and not self._right:
-            return None
         text = self._tokenizer.to_bytes(text_ids)
         if len(text) < len(self._left):
             return Constraint(only=self._tokenizer.agreeing(self._left[len(text) :]))
-        if self._right and not text[len(self._left) :].endswith(self._right):
+        fill = text[len(self._left) :]
+        if not fill.endswith(self._right) or self._is_unfinished(
+            fill.removesuffix(self._right).decode(errors="ignore")
+        ):
             return Constraint(never=self._end_id)
         return None
 

@@ -11,14 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tenon_engine.fit.brackets import close_brackets, cut_unneeded_closers, shorten, unmatched_count
+from tenon_engine.fit.brackets import (
+    close_brackets,
+    cut_unneeded_closers,
+    leaves_line_open,
+    shorten,
+    unmatched_count,
+)
 from tenon_engine.fit.control import cut_control
 from tenon_engine.fit.echo import cut_loop, cut_prefix_echo, cut_suffix_echo
 from tenon_engine.fit.fitted import Fitted, Reason
 from tenon_engine.fit.indent import indent
 from tenon_engine.fit.place import Place
 
-__all__ = ["Fitted", "Reason", "fit", "shorten", "unmatched_count"]
+__all__ = ["Fitted", "Reason", "fit", "leaves_line_open", "shorten", "unmatched_count"]
 
 Rule = Callable[[str, Place], str]
 

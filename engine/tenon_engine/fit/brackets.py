@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from tenon_engine.fit.place import Place
 from tenon_engine.fit.scan import Brackets, find_brackets, open_quote
 
+NEAR_CHARACTERS = 1000
+
 _OPENER = {")": "(", "]": "[", "}": "{"}
 _CLOSER = {opener: closer for closer, opener in _OPENER.items()}
 
@@ -77,6 +79,21 @@ def unmatched_count(text: str, *, prefix: str, suffix: str) -> int:
 def leaves_open(text: str) -> bool:
     """Whether `text` opens a bracket that it does not close."""
     return bool(_match(find_brackets(text)[0]).opened)
+
+
+def leaves_line_open(text: str, prefix: str, suffix: str) -> bool:
+    """Whether `text` opens a string, or a round or square bracket, that neither it nor `suffix` closes.
+
+    A curly one may begin a block that is not written yet. Only what stands near is read.
+    """
+    left = prefix[-NEAR_CHARACTERS:]
+    before = left.rpartition("\n")[2]
+    quote = "" if open_quote(before) else open_quote((before + text).rpartition("\n")[2])
+    if quote and quote not in suffix.partition("\n")[0]:
+        return True
+    frame, _ = _surroundings(left, suffix[:NEAR_CHARACTERS])
+    fill = range(len(left), len(left) + len(text))
+    return any(position in fill and bracket in "([" for position, bracket in frame.match(text).opened)
 
 
 def closes_more(text: str) -> bool:

@@ -1,0 +1,106 @@
+"""Which engine is under load, and how it shows that everybody got their own answer.
+
+Owns the daemons that a run starts, in a runtime folder of its own. Knows nothing of what is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tenon_engine import runtime
+from tenon_engine.evaluation.load import typist
+from tenon_engine.evaluation.load.client import Exchange, Place
+
+SCRIPTED = "scripted"
+SCRIPT_FILLS = 1500  # the model reads its script for each fill: more would measure that
+SCRIPT_DELAY_MS = 20.0
+
+
+class Subject(Protocol):
+    """An engine that runs."""
+
+    @property
+    def place(self) -> Place:
+        """Where it answers."""
+        ...
+
+    @property
+    def fills_max(self) -> int | None:
+        """How many fills it is good for."""
+        ...
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it answers the same to the same request."""
+        ...
+
+    def crossed(self, exchanges: Sequence[Exchange]) -> int:
+        """How many answers were not for who got them."""
+        ...
+
+
+class Model:
+    """A model: an answer that names another client's word is crossed."""
+
+    fills_max = None
+    is_repeatable = True
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def crossed(self, exchanges: Sequence[Exchange]) -> int:
+        """See Subject."""
+        return sum(
+            typist.names_another(text, typist.words()[exchange.client])
+            for exchange in exchanges
+            for text in exchange.texts
+        )
+
+
+class Script:
+    """A script that numbers its answers: what the model was asked with each number is in its list of calls."""
+
+    fills_max = SCRIPT_FILLS
+    is_repeatable = False
+
+    def __init__(self, path: Path) -> None:
+        entries = [{"raw": f"answer_{n}", "delay_ms": SCRIPT_DELAY_MS} for n in range(SCRIPT_FILLS)]
+        self.place = Place.of(start(write_script(path, entries)))
+        self._calls_path = Path(f"{path}.calls.jsonl")
+
+    def crossed(self, exchanges: Sequence[Exchange]) -> int:
+        """See Subject."""
+        calls = [json.loads(line) for line in self._calls_path.read_text(encoding="utf-8").splitlines()]
+        asked = {f"answer_{n}": (call["prefix"], call["suffix"]) for n, call in enumerate(calls)}
+        return sum(
+            asked.get("".join(exchange.texts)) != exchange.request.segments[::2] for exchange in exchanges
+        )
+
+
+@contextlib.contextmanager
+def private_runtime() -> Iterator[Path]:
+    """A folder where this run's daemons are, which end with it."""
+    with tempfile.TemporaryDirectory(prefix="tenon-", ignore_cleanup_errors=True) as name:
+        os.environ[runtime.FOLDER_VARIABLE] = name
+        try:
+            yield Path(name)
+        finally:
+            for address in runtime.running():
+                runtime.stop(address)
+
+
+def start(model: str) -> runtime.Address:
+    """Start that model's daemon, as an editor would."""
+    return runtime.start(model, linger_s=None)
+
+
+def write_script(path: Path, entries: Sequence[dict[str, object]]) -> str:
+    """Write a script; the name of its model."""
+    path.write_text(json.dumps(entries), encoding="utf-8")
+    return f"{runtime.SCRIPTED_PREFIX}{path}"
