@@ -42,7 +42,6 @@ KNOWN_OF_THE_ENGINE = {
 BROAD_EXCEPTS_IN = {
     "tenon_engine.cli",  # the outermost edge: an unforeseen exception becomes one sentence
     "tenon_engine.engine",  # whatever a model raises becomes ModelFailedError
-    "tenon_engine.serve",  # the same for an engine in a process of its own
     "tenon_engine.tokenizer",  # its library raises bare Exception
     "tenon_engine.worker",  # a fill that fails fails alone
     "tenon_engine.batching",

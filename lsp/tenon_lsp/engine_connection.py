@@ -15,6 +15,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -98,6 +99,7 @@ class Connection:
         route: str,
         message: Mapping[str, object] | None = None,
         *,
+        headers: Mapping[str, str] = MappingProxyType({}),
         limit_s: float | None = None,
         silence_s: float | None = None,
     ) -> AsyncIterator[httpx.Response]:
@@ -108,13 +110,13 @@ class Connection:
         import anyio  # its time-outs, unlike asyncio's before Python 3.12, lose no cancellation
         import httpx
 
-        headers = {"Content-Type": "application/json"} if message is not None else {}
+        content_type = {"Content-Type": "application/json"} if message is not None else {}
         with self._one_sentence(), anyio.fail_after(limit_s):
             async with self._client.stream(
                 method,
                 self.endpoint.address(route),
                 content=None if message is None else json.dumps(message).encode("ascii"),
-                headers=headers,
+                headers={**headers, **content_type},
                 timeout=httpx.Timeout(silence_s, connect=CONNECT_S),
             ) as response:
                 if not response.is_success:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ from tenon_lsp.engine_client import EngineError, EngineFault, EngineState, StepL
 from tenon_lsp.engine_connection import Connection, Endpoint, RefusedError
 from tenon_lsp.engine_health import Health, Listeners
 
+SESSION_HEADER = "X-Session-Id"  # by which a cluster sends a session to one replica
 FILL_ROUTE = "/v1/infill"
 NEWS_ROUTE = "/v1/events"
 NEWS_SILENCE_S = 40.0  # the engine says that it is there every 15 s
@@ -111,7 +113,8 @@ class HttpEngine:
     def _message(self, request: FillRequest, *, with_steps: bool) -> dict[str, object]:
         message = {**to_json(request), "stream": True, "steps": with_steps}
         if request.session:
-            message["session"] = f"{self._client_id}/{request.session}"
+            name = f"{self._client_id}/{request.session}"  # it may hold a path, which is nobody's business
+            message["session"] = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         if self._model is not None:
             message["model"] = self._model
         return message
@@ -211,7 +214,9 @@ class _Link:
 
     async def fill(self, message: Mapping[str, object], on_step: StepListener | None) -> FillResult:
         """Ask, pass on the steps, return the result; leaving early closes the answer, which cancels the fill."""
-        async with self._connection.answer("POST", FILL_ROUTE, message) as response:
+        session = str(message.get("session", ""))
+        headers = {SESSION_HEADER: session} if session else {}
+        async with self._connection.answer("POST", FILL_ROUTE, message, headers=headers) as response:
             async for line in self._connection.documents(response):
                 event = self._event(line)
                 if isinstance(event, FillResult):

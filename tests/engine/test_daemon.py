@@ -476,18 +476,25 @@ def test_an_engine_waits_for_its_first_client_and_lingers_after_its_last() -> No
     now = 0.0
     linger = Linger(120.0, clock=lambda: now)
     now = 119.0
-    assert not linger.is_over(0)
-    assert not linger.is_over(1)
+    assert not linger.is_over(0, 0)
+    assert not linger.is_over(1, 1)
     now = 238.0
-    assert not linger.is_over(0)
+    assert not linger.is_over(0, 1)
     now = 239.0
-    assert linger.is_over(0)
+    assert linger.is_over(0, 1)
+
+
+def test_a_client_that_came_and_went_between_two_looks_was_there() -> None:
+    now = 0.0
+    linger = Linger(0.0, clock=lambda: now)
+    assert not linger.is_over(0, 0)
+    assert linger.is_over(0, 1)
 
 
 def test_a_first_client_has_its_time_where_nothing_lingers() -> None:
     now = 0.0
     linger = Linger(0.0, clock=lambda: now)
     now = FIRST_CLIENT_S - 1
-    assert not linger.is_over(0)
-    assert not linger.is_over(1)
-    assert linger.is_over(0)
+    assert not linger.is_over(0, 0)
+    assert not linger.is_over(1, 1)
+    assert linger.is_over(0, 1)

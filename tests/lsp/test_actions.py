@@ -29,7 +29,8 @@ from tenon_lsp.actions import (
 from tenon_lsp.context import Budget
 from tenon_lsp.documents import Documents, Snapshot
 from tenon_lsp.engine_client import EngineError, EngineFault
-from tenon_lsp.engine_process import ChildEngine, serve_command
+from tenon_lsp.engine_daemon import daemon_engine
+from tenon_lsp.engine_health import Listeners
 from tenon_lsp.hunks import Edit, applied
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Encoding
@@ -46,7 +47,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.script = Script(folder / "script.json")
-        self.engine = ChildEngine(serve_command(f"scripted:{self.script.path}"))
+        self.engine = daemon_engine(f"scripted:{self.script.path}", Listeners(), idle_minutes=0)
         self.steps: list[FillStep] = []
 
     def means(self, settings: Settings | None = None, instruction: str | None = None) -> Means:

@@ -31,7 +31,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     infilling.add_argument("data", type=Path, metavar="DATA.jsonl.gz", help="tasks, .jsonl or .jsonl.gz")
     infilling.add_argument("--every", type=options.count, default=1, metavar="K", help="every K-th task")
-    infilling.add_argument("--first", type=options.index, default=0, metavar="N", help="begin with task N, from 0")
+    infilling.add_argument(
+        "--first", type=options.index, default=0, metavar="N", help="begin with task N, from 0"
+    )
     infilling.add_argument("--limit", type=options.count, metavar="N", help="the first N of these")
     infilling.add_argument("--out", type=Path, metavar="FILE.jsonl", help="write one line per task")
     infilling.add_argument("--json", action="store_true", help="print one JSON line instead of the table")

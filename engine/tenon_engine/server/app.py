@@ -34,7 +34,7 @@ def build_app(
 ) -> Starlette:
     """The app that serves `backend` under the names `models`; with a token, to those who send it alone.
 
-    `app.state.client_count` says how many clients watch `/v1/events`.
+    `app.state.client_count` says how many clients watch `/v1/events`, `client_total` how many ever did.
     """
     metrics = Metrics(backend)
     fills = Fills(backend, metrics)
@@ -58,7 +58,7 @@ def build_app(
         exception_handlers={EngineError: _refused, HTTPException: _refused},
     )
     app.router.redirect_slashes = False
-    app.state.client_count = 0
+    app.state.client_count = app.state.client_total = 0
     return app
 
 

@@ -60,12 +60,14 @@ class Linger:
         self._seconds = seconds
         self._clock = clock
         self._ends_at = clock() + max(seconds, FIRST_CLIENT_S)
+        self._seen = 0
 
-    def is_over(self, client_count: int) -> bool:
-        """Whether it is time; asked again and again, with how many clients there are now."""
+    def is_over(self, client_count: int, client_total: int) -> bool:
+        """Whether it is time; asked again and again, with how many clients there are now, and were so far."""
         now = self._clock()
-        if client_count:
+        if client_count or client_total != self._seen:
             self._ends_at = now + self._seconds
+            self._seen = client_total
         return now >= self._ends_at and not client_count
 
 
@@ -160,7 +162,9 @@ class _Daemon(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to end now."""
-        is_over = self._linger is not None and self._linger.is_over(self._app.state.client_count)
+        is_over = self._linger is not None and self._linger.is_over(
+            self._app.state.client_count, self._app.state.client_total
+        )
         is_lost = counter % TICKS_PER_LOOK == TICKS_PER_LOOK - 1 and not self._is_wanted()
         return await super().on_tick(counter) or is_over or is_lost
 

@@ -112,6 +112,7 @@ class Events:
 
         unsubscribe = self._backend.subscribe(wake)
         state.client_count += 1
+        state.client_total += 1
         self._metrics.event_streams.inc()
         try:
             await StreamingResponse(self._lines(changed), media_type=LINES_TYPE)(scope, receive, send)

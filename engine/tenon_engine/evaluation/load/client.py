@@ -11,15 +11,17 @@ import hashlib
 import json
 import ssl
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 import httpx
 
 from tenon_engine.errors import EngineError
+from tenon_engine.evaluation.load.figures import ratio
 from tenon_engine.runtime import Address
-from tenon_engine.wire import FillRequest, FillResult, event_from_json, to_json
+from tenon_engine.wire import Cost, FillRequest, FillResult, event_from_json, to_json
 
-TIMEOUT_S = 120.0  # a queue of 64 fills is long on a small machine
+TIMEOUT_S = 600.0  # a queue of 64 fills is long on a small machine
 
 
 class RefusedError(EngineError):
@@ -57,6 +59,11 @@ class Exchange:
     result: FillResult
     latency_ms: float
     ended_s: float
+
+    @property
+    def cost(self) -> Cost:
+        """What it cost."""
+        return self.result.cost
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -100,6 +107,12 @@ class Client:
         result = _result(response)
         latency_ms = (time.perf_counter() - started) * 1e3
         return Exchange(self._number, request, result, latency_ms, time.monotonic())
+
+
+def reused_share(exchanges: Sequence[Exchange]) -> float | None:
+    """How much of their contexts was there already."""
+    reused = sum(exchange.cost.reused_tokens for exchange in exchanges)
+    return ratio(reused, sum(exchange.cost.context_tokens for exchange in exchanges))
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import anyio
 import httpx
 
 from tenon_engine.evaluation.load import typist as typing
-from tenon_engine.evaluation.load.client import Client, Exchange, Place, RefusedError
+from tenon_engine.evaluation.load.client import Client, Exchange, Place, RefusedError, reused_share
 from tenon_engine.evaluation.load.figures import Figures, memory_mb, percentile, ratio
 from tenon_engine.evaluation.load.subject import Subject
 from tenon_engine.evaluation.load.typist import Typist
@@ -146,8 +146,9 @@ def _figures(tally: Tally, *, clients: int, began: float, until: float) -> Figur
         "busy": tally.busy,
         "other": tally.other.total(),
         "others": dict(tally.other),
+        "reused": reused_share(tally.exchanges),
         "p50_ms": percentile(latencies_ms, 0.5),
         "p95_ms": percentile(latencies_ms, 0.95),
         "fills_per_second": ratio(len(in_time), seconds),
-        "tokens_per_second": ratio(sum(each.result.cost.tokens for each in in_time), seconds),
+        "tokens_per_second": ratio(sum(each.cost.tokens for each in in_time), seconds),
     }

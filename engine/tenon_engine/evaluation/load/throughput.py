@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from tenon_engine.evaluation.load.client import Client, Exchange, Place
+from tenon_engine.evaluation.load.client import Client, Exchange, Place, reused_share
 from tenon_engine.evaluation.load.figures import Figures, percentile, ratio
 from tenon_engine.evaluation.load.subject import Subject
 from tenon_engine.evaluation.load.typist import Typist
@@ -35,10 +35,7 @@ async def measure_throughput(subject: Subject, keys: int) -> Figures:
         "many": many.figures(),
         "fills_ratio": ratios[0],
         "tokens_ratio": ratios[1],
-        "reused": ratio(
-            sum(each.result.cost.reused_tokens for each in exchanges),
-            sum(each.result.cost.context_tokens for each in exchanges),
-        ),
+        "reused": reused_share(exchanges),
         "crossed": subject.crossed(exchanges),
     }
 
@@ -55,7 +52,7 @@ class _Total:
         self._seconds += seconds
 
     def figures(self) -> Figures:
-        tokens = sum(each.result.cost.tokens for each in self.exchanges)
+        tokens = sum(each.cost.tokens for each in self.exchanges)
         return {
             "fills": len(self.exchanges),
             "p50_ms": percentile([each.latency_ms for each in self.exchanges], 0.5),
