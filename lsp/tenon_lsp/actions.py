@@ -17,7 +17,7 @@ from tenon_engine.wire import FillRequest, FillResult, FillStep, Hole, Segment
 from tenon_lsp import gate, rewriting
 from tenon_lsp.context import Budget, window
 from tenon_lsp.documents import Snapshot
-from tenon_lsp.engine_client import Engine
+from tenon_lsp.engines.client import Engine
 from tenon_lsp.hunks import Edit, hunks
 from tenon_lsp.place import Place
 from tenon_lsp.settings import Settings

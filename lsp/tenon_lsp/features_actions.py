@@ -15,7 +15,7 @@ from tenon_engine.wire import FillStep, SlotState
 from tenon_lsp import actions, convert, features_documents
 from tenon_lsp.actions import Deed, Means, Offer, Refused
 from tenon_lsp.documents import Snapshot
-from tenon_lsp.engine_client import EngineError
+from tenon_lsp.engines.client import EngineError
 from tenon_lsp.hunks import Edit
 from tenon_lsp.place import Place
 from tenon_lsp.progress import Bar

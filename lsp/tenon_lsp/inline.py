@@ -16,7 +16,7 @@ from tenon_engine.wire import FillRequest, FillResult
 from tenon_lsp import exclude, gate
 from tenon_lsp.context import window
 from tenon_lsp.documents import LastChange, Snapshot
-from tenon_lsp.engine_client import EngineError, EngineFault
+from tenon_lsp.engines.client import EngineError, EngineFault
 from tenon_lsp.gate import Verdict
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Position

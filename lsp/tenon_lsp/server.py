@@ -15,9 +15,9 @@ from pygls.lsp.server import LanguageServer
 from tenon_engine import __version__
 from tenon_lsp import convert
 from tenon_lsp.documents import Documents, path_of
-from tenon_lsp.engine_client import Engine, EngineError, EngineState
-from tenon_lsp.engine_health import Listeners
 from tenon_lsp.engines import engine_for
+from tenon_lsp.engines.client import Engine, EngineError, EngineState
+from tenon_lsp.engines.health import Listeners
 from tenon_lsp.inline import Inline
 from tenon_lsp.positions import Encoding
 from tenon_lsp.progress import Bar

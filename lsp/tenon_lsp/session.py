@@ -10,7 +10,7 @@ from pathlib import Path
 from tenon_engine.wire import EngineInfo, ExtraFile
 from tenon_lsp.context import Budget
 from tenon_lsp.documents import Documents, Snapshot, path_of
-from tenon_lsp.engine_client import Engine
+from tenon_lsp.engines.client import Engine
 from tenon_lsp.exclude import Exclusions
 from tenon_lsp.place import Place
 from tenon_lsp.related import OtherText, related

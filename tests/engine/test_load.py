@@ -32,7 +32,7 @@ PARTS = {
     | {"reused", "p50_ms", "p95_ms", "fills_per_second", "tokens_per_second", "crossed"}
     | {"memory_mb", "memory_growth"},
     "throughput": {"clients", "keys", "one", "many", "fills_ratio", "tokens_ratio", "reused", "crossed"},
-    "kill": {"clients", "answers_before", "restarted_s", "first_answer_s", "last_answer_s"}
+    "kill": {"clients", "answers_before", "restarted_s", "loaded_s", "first_answer_s", "last_answer_s"}
     | {"answered_clients"},
 }
 HEAD = {"machine", "model", "load_average_before", "load_average_after", "missed"}

@@ -28,9 +28,9 @@ from tenon_lsp.actions import (
 )
 from tenon_lsp.context import Budget
 from tenon_lsp.documents import Documents, Snapshot
-from tenon_lsp.engine_client import EngineError, EngineFault
-from tenon_lsp.engine_daemon import daemon_engine
-from tenon_lsp.engine_health import Listeners
+from tenon_lsp.engines.client import EngineError, EngineFault
+from tenon_lsp.engines.daemon import daemon_engine
+from tenon_lsp.engines.health import Listeners
 from tenon_lsp.hunks import Edit, applied
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Encoding

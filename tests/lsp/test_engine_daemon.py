@@ -17,10 +17,10 @@ from tests.lsp.script import Script
 
 from tenon_engine import runtime
 from tenon_engine.wire import FillRequest
-from tenon_lsp.engine_client import Engine, EngineError, EngineFault, EngineState
-from tenon_lsp.engine_daemon import daemon_engine
-from tenon_lsp.engine_health import Listeners
 from tenon_lsp.engines import engine_for
+from tenon_lsp.engines.client import Engine, EngineError, EngineFault, EngineState
+from tenon_lsp.engines.daemon import daemon_engine
+from tenon_lsp.engines.health import Listeners
 from tenon_lsp.settings import EngineSettings
 
 REQUEST = FillRequest.single("x = ", "\n", session="file:///a.py")

@@ -26,10 +26,10 @@ from tenon_engine.progress import Progress
 from tenon_engine.server.app import build_app
 from tenon_engine.wire import FillRequest, FillResult, FillStep
 from tenon_engine.worker import Worker
-from tenon_lsp.engine_client import EngineError, EngineFault, EngineState
-from tenon_lsp.engine_connection import Endpoint
-from tenon_lsp.engine_health import Listeners
-from tenon_lsp.engine_http import HttpEngine
+from tenon_lsp.engines.client import EngineError, EngineFault, EngineState
+from tenon_lsp.engines.connection import Endpoint
+from tenon_lsp.engines.health import Listeners
+from tenon_lsp.engines.http import HttpEngine
 
 REQUEST = FillRequest.single("x = ", "\n", session="file:///a.py")
 TOKEN = "a-very-secret-token"
@@ -471,7 +471,7 @@ async def test_news_that_end_are_asked_for_again() -> None:
 
 @on_loop
 async def test_an_engine_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenon_lsp.engine_http.NEWS_SILENCE_S", 0.1)
+    monkeypatch.setattr("tenon_lsp.engines.http.NEWS_SILENCE_S", 0.1)
     with serving(Odd().app) as url:
         async with staged(url) as stage:
             await stage.engine.warm()

@@ -17,15 +17,15 @@ from tests.lsp.connection import on_loop, until
 from tests.lsp.http_server import Json, Stub, free_port, refusal, serving
 
 from tenon_engine.wire import ExtraFile, FillRequest, FillResult, Hole
-from tenon_lsp.engine_client import EngineError, EngineFault, EngineState
-from tenon_lsp.engine_connection import Endpoint
-from tenon_lsp.engine_health import Listeners
-from tenon_lsp.engine_remote import RemoteEngine
 from tenon_lsp.engines import engine_for
-from tenon_lsp.remote_chat import Chat
-from tenon_lsp.remote_llamacpp import Infill
-from tenon_lsp.remote_openai import Completions
-from tenon_lsp.remote_question import Dialect
+from tenon_lsp.engines.chat import Chat
+from tenon_lsp.engines.client import EngineError, EngineFault, EngineState
+from tenon_lsp.engines.connection import Endpoint
+from tenon_lsp.engines.health import Listeners
+from tenon_lsp.engines.llamacpp import Infill
+from tenon_lsp.engines.openai import Completions
+from tenon_lsp.engines.question import Dialect
+from tenon_lsp.engines.remote import RemoteEngine
 from tenon_lsp.settings import EngineKind, EngineSettings
 
 REQUEST = FillRequest.single(
@@ -461,7 +461,7 @@ async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
 
 @on_loop
 async def test_an_endless_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenon_lsp.engine_connection.ANSWER_BYTES_MAX", 1 << 16)
+    monkeypatch.setattr("tenon_lsp.engines.connection.ANSWER_BYTES_MAX", 1 << 16)
     stub = Stub(lambda _: PlainTextResponse("x" * (1 << 20)))
     with serving(stub.app) as url:
         stage = Stage(Completions(), url)

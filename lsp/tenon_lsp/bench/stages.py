@@ -17,7 +17,7 @@ from tenon_lsp.bench.documents import OTHER_DOCUMENTS, Keystroke, keystrokes, py
 from tenon_lsp.bench.figures import Stopwatch, Times
 from tenon_lsp.context import window
 from tenon_lsp.documents import Change, Documents, Snapshot
-from tenon_lsp.engine_client import StepListener
+from tenon_lsp.engines.client import StepListener
 from tenon_lsp.inline import Ask, Inline
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Encoding

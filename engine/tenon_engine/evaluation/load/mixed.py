@@ -18,7 +18,7 @@ import httpx
 from tenon_engine.evaluation.load import typist as typing
 from tenon_engine.evaluation.load.client import Client, Exchange, Place, RefusedError, reused_share
 from tenon_engine.evaluation.load.figures import Figures, memory_mb, percentile, ratio
-from tenon_engine.evaluation.load.subject import Subject
+from tenon_engine.evaluation.load.subject import Subject, warm_up
 from tenon_engine.evaluation.load.typist import Typist
 from tenon_engine.wire import Stopped
 
@@ -43,12 +43,11 @@ class Tally:
 
 async def measure_mixed(subject: Subject, clients: int, seconds: float) -> Figures:
     """Let them type for so long, then wait for the last answers."""
-    async with Client(subject.place) as client:
-        await client.fill(Typist(clients, of="warm-up").next_key())
+    await warm_up(subject.place, clients)
     tally = Tally()
     began = time.monotonic()
     until = began + seconds
-    fills_max = None if subject.fills_max is None else (subject.fills_max - 1) // clients
+    fills_max = None if subject.fills_max is None else subject.fills_max // clients - 1
     typists = (_type(number, subject.place, until, fills_max, tally) for number in range(clients))
     memory, _ = await asyncio.gather(_memory(subject.place.pid, seconds), asyncio.gather(*typists))
     again = await _ask_again(subject, tally.exchanges)
@@ -103,7 +102,7 @@ async def _press(
 
 
 async def _memory(pid: int | None, seconds: float) -> dict[str, float | None]:
-    """Loaded but unused, in the middle of the load, and at the end of it."""
+    """Before the load, in the middle of it, and at its end."""
     start = memory_mb(pid)
     await asyncio.sleep(seconds / 2)
     middle = memory_mb(pid)

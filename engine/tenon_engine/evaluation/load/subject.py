@@ -5,6 +5,7 @@ Owns the daemons that a run starts, in a runtime folder of its own. Knows nothin
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,11 +16,13 @@ from typing import Protocol
 
 from tenon_engine import runtime
 from tenon_engine.evaluation.load import typist
-from tenon_engine.evaluation.load.client import Exchange, Place
+from tenon_engine.evaluation.load.client import Client, Exchange, Place
+from tenon_engine.evaluation.load.typist import Typist
 
 SCRIPTED = "scripted"
 SCRIPT_FILLS = 1500  # the model reads its script for each fill: more would measure that
 SCRIPT_DELAY_MS = 20.0
+WARM_UP_CLIENTS_MAX = 16  # as many contexts as the embedded model keeps
 
 
 class Subject(Protocol):
@@ -81,6 +84,16 @@ class Script:
         return sum(
             asked.get("".join(exchange.texts)) != exchange.request.segments[::2] for exchange in exchanges
         )
+
+
+async def warm_up(place: Place, clients: int) -> None:
+    """Have the model loaded, and its cache of contexts full if so many clients fill it."""
+
+    async def fill(number: int) -> None:
+        async with Client(place, number=number) as client:
+            await client.fill(Typist(number, of="warm-up").next_key())
+
+    await asyncio.gather(*map(fill, range(min(clients, WARM_UP_CLIENTS_MAX))))
 
 
 @contextlib.contextmanager

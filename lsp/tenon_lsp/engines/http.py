@@ -23,9 +23,9 @@ from tenon_engine.wire import (
     info_from_json,
     to_json,
 )
-from tenon_lsp.engine_client import EngineError, EngineFault, EngineState, StepListener
-from tenon_lsp.engine_connection import Connection, Endpoint, RefusedError
-from tenon_lsp.engine_health import Health, Listeners
+from tenon_lsp.engines.client import EngineError, EngineFault, EngineState, StepListener
+from tenon_lsp.engines.connection import Connection, Endpoint, RefusedError
+from tenon_lsp.engines.health import Health, Listeners
 
 SESSION_HEADER = "X-Session-Id"  # by which a cluster sends a session to one replica
 FILL_ROUTE = "/v1/infill"

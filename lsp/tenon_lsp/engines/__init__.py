@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tenon_lsp.engine_client import Engine, EngineError, EngineFault
-from tenon_lsp.engine_connection import Endpoint
-from tenon_lsp.engine_daemon import daemon_engine
-from tenon_lsp.engine_health import Listeners
-from tenon_lsp.engine_http import HttpEngine
+from tenon_lsp.engines.client import Engine, EngineError, EngineFault
+from tenon_lsp.engines.connection import Endpoint
+from tenon_lsp.engines.daemon import daemon_engine
+from tenon_lsp.engines.health import Listeners
+from tenon_lsp.engines.http import HttpEngine
 from tenon_lsp.settings import EngineKind, EngineSettings
 
 _SOCKET = "unix:"
@@ -28,11 +28,11 @@ def engine_for(settings: EngineSettings, listeners: Listeners, *, log_level: str
 
 def _remote(settings: EngineSettings, model: str | None, listeners: Listeners) -> Engine:
     # Here: few clients need them, and all wait for the server to start.
-    from tenon_lsp.engine_remote import RemoteEngine
-    from tenon_lsp.remote_chat import Chat
-    from tenon_lsp.remote_llamacpp import Infill
-    from tenon_lsp.remote_openai import Completions
-    from tenon_lsp.remote_question import Dialect
+    from tenon_lsp.engines.chat import Chat
+    from tenon_lsp.engines.llamacpp import Infill
+    from tenon_lsp.engines.openai import Completions
+    from tenon_lsp.engines.question import Dialect
+    from tenon_lsp.engines.remote import RemoteEngine
 
     dialects: dict[EngineKind, Dialect] = {
         EngineKind.OPENAI: Completions(model),

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from tenon_lsp.engine_client import EngineError, EngineFault
+from tenon_lsp.engines.client import EngineError, EngineFault
 
 if TYPE_CHECKING:
     import httpx
@@ -240,7 +240,7 @@ def _local_transport(endpoint: Endpoint, context: ssl.SSLContext) -> httpx.Async
 
     if endpoint.socket is None:
         return httpx.AsyncHTTPTransport(verify=context)
-    from tenon_lsp.engine_socket import transport_to
+    from tenon_lsp.engines.socket import transport_to
 
     return transport_to(endpoint.socket)
 

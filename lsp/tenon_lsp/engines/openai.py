@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tenon_engine.wire import Candidate
-from tenon_lsp.remote_question import Answer, Question, choices, confidence, sampling, tokens_used
+from tenon_lsp.engines.question import Answer, Question, choices, confidence, sampling, tokens_used
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

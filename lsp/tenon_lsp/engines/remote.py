@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from tenon_engine import fit, line_ends
 from tenon_engine.wire import Candidate, Cost, EngineInfo, FillRequest, FillResult, Hole, HoleFill
-from tenon_lsp.engine_client import EngineError, EngineFault, EngineState, StepListener
-from tenon_lsp.engine_connection import Connection, Endpoint, RefusedError
-from tenon_lsp.engine_health import Health, Listeners
-from tenon_lsp.remote_question import Answer, Dialect, Question, size
+from tenon_lsp.engines.client import EngineError, EngineFault, EngineState, StepListener
+from tenon_lsp.engines.connection import Connection, Endpoint, RefusedError
+from tenon_lsp.engines.health import Health, Listeners
+from tenon_lsp.engines.question import Answer, Dialect, Question, size
 
 PREFIX_TOKENS, SUFFIX_TOKENS, EXTRA_TOKENS = (
     2048,

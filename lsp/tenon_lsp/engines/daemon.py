@@ -5,10 +5,10 @@ Knows where such an engine is looked for, not how it is spoken to.
 
 from __future__ import annotations
 
-from tenon_lsp.engine_client import EngineError, EngineFault
-from tenon_lsp.engine_connection import Endpoint
-from tenon_lsp.engine_health import Listeners
-from tenon_lsp.engine_http import HttpEngine
+from tenon_lsp.engines.client import EngineError, EngineFault
+from tenon_lsp.engines.connection import Endpoint
+from tenon_lsp.engines.health import Listeners
+from tenon_lsp.engines.http import HttpEngine
 
 
 def daemon_engine(

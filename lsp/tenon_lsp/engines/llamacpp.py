@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from tenon_engine.wire import Candidate
-from tenon_lsp.remote_question import Answer, Question, confidence
+from tenon_lsp.engines.question import Answer, Question, confidence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
-from tenon_lsp.engine_client import EngineError, EngineState
+from tenon_lsp.engines.client import EngineError, EngineState
 
 PAUSE_S_MAX = 8.0  # an engine that is back is found again within ten seconds
 TOLD_AGAIN_S = 60.0

@@ -10,7 +10,7 @@ import itertools
 import re
 
 from tenon_engine.wire import Candidate
-from tenon_lsp.remote_question import UNKNOWN_CONFIDENCE, Answer, Question, choices, sampling, tokens_used
+from tenon_lsp.engines.question import UNKNOWN_CONFIDENCE, Answer, Question, choices, sampling, tokens_used
 
 NOT_ONE_BLOCK = "the model did not answer with one fenced block"
 
