@@ -61,7 +61,7 @@ _TITLES = {
     Deed.COMPLETE_BLOCK: "complete this block",
     Deed.COMPLETE_DOCSTRING: "complete this docstring",
 }
-_STRENGTHS = {Deed.REFINE_LIGHT: 0.1, Deed.REFINE_MEDIUM: 0.25, Deed.REFINE_STRONG: 0.5}
+_STRENGTHS = {Deed.REFINE_LIGHT: 0.1, Deed.REFINE_MEDIUM: 0.2, Deed.REFINE_STRONG: 0.4}
 
 
 class Refused(Exception):  # noqa: N818

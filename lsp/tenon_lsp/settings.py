@@ -145,7 +145,9 @@ class EngineSettings:
     """The engine: by default this user's own on this machine, shared by all windows."""
 
     model: str = _setting(
-        "tenon-0.5b", _TEXT, "The model: a name, a hub id, a local path, or `scripted:FILE` for tests."
+        "tenon-0.5b",
+        _TEXT,
+        "The model: `tenon-0.5b`, or `scripted:FILE` for tests; of an engine elsewhere, its name there.",
     )
     idle_minutes: int = _setting(
         30,
