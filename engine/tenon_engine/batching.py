@@ -8,10 +8,10 @@ for a long context. Knows nothing of fills, sessions or plans.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
@@ -74,7 +74,9 @@ class BatchedNetwork(Generic[C]):
         self._network = network
         self._changed = threading.Condition()
         self._forwards: list[_Turn[C]] = []  # not done yet, oldest first
-        self._encodings: deque[object] = deque()  # who wants to encode, oldest first
+        self._encodings: set[int] = set()  # ages of the fills that want to encode
+        self._ages = itertools.count()
+        self._thread = threading.local()  # its fill's age
         self._is_taken = False
         self._encoded_last = False
         self._taken_at = self._wait_until = 0.0
@@ -90,6 +92,7 @@ class BatchedNetwork(Generic[C]):
         """While this is entered, others may wait a moment for the next forward of this fill."""
         with self._changed:
             self._fill_count += 1
+        self._thread.age = next(self._ages)
         try:
             yield
         finally:
@@ -179,13 +182,18 @@ class BatchedNetwork(Generic[C]):
 
     @contextmanager
     def _encoding(self) -> Iterator[None]:
-        """The network for a chunk of context: in turn with other contexts, and with the forwards of canvases."""
-        claim = object()
+        """The network for a chunk of context: the oldest fill's first, in turn with the forwards of canvases.
+
+        Contexts that took turns with each other would all be late.
+        """
+        age: int | None = getattr(self._thread, "age", None)
         with self._changed:
-            self._encodings.append(claim)
+            if age is None:  # nobody's fill
+                age = next(self._ages)
+            self._encodings.add(age)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._may_encode(claim))
-            self._encodings.popleft()
+            self._changed.wait_for(lambda: self._may_encode(age))
+            self._encodings.remove(age)
             self._is_taken, self._taken_at = True, time.monotonic()
         try:
             yield
@@ -193,8 +201,8 @@ class BatchedNetwork(Generic[C]):
             with self._changed:
                 self._free(encoded=True)
 
-    def _may_encode(self, claim: object) -> bool:
-        is_next = not self._is_taken and self._encodings[0] is claim
+    def _may_encode(self, age: int) -> bool:
+        is_next = not self._is_taken and min(self._encodings) == age
         return is_next and not (self._encoded_last and self._forwards)
 
     def _free(self, *, encoded: bool) -> None:
