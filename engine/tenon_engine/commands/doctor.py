@@ -15,14 +15,16 @@ import sys
 from pathlib import Path
 
 from tenon_engine import config as configuration
-from tenon_engine import excerpt
+from tenon_engine import excerpt, runtime
 from tenon_engine.commands import options
 from tenon_engine.config import EngineConfig
 from tenon_engine.errors import EngineError
 from tenon_engine.models import registry
 
-PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "gguf", "huggingface-hub")
-ENGINE = "not running (in-process)"
+PACKAGES = (
+    *("torch", "numpy", "safetensors", "tokenizers", "gguf", "huggingface-hub"),
+    *("pygls", "lsprotocol", "tree-sitter", "starlette", "uvicorn", "httpx"),
+)
 
 # Torch tells of these; what it does not know of yet counts as absent.
 _CPU_FEATURES = {
@@ -117,9 +119,18 @@ def _examine(config: EngineConfig, complaints: tuple[str, ...]) -> Report:
         model=model,
         config=f"{path}{'' if _exists(path) else ' (not there: defaults)'}",
         complaints=complaints,
-        engine=ENGINE,
+        engine=_engine(),
         problems=tuple(problems),
     )
+
+
+def _engine() -> str:
+    """Which engines of this user run in the background."""
+    try:
+        found = [f"{each.model} (process {each.pid})" for each in runtime.running()]
+    except EngineError as error:
+        return str(error)
+    return f"running: {', '.join(found)}" if found else "not running"
 
 
 def _exists(path: Path) -> bool:
