@@ -498,3 +498,16 @@ def test_a_first_client_has_its_time_where_nothing_lingers() -> None:
     assert not linger.is_over(0, 0)
     assert not linger.is_over(1, 1)
     assert linger.is_over(0, 1)
+
+
+def test_starting_an_engine_whose_model_cannot_be_loaded_fails_and_leaves_none(tmp_path: Path) -> None:
+    environment = os.environ | {
+        "TENON_RUNTIME": str(tmp_path / "run"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = [sys.executable, "-m", "tenon_engine", "engine", "start", "--model", "scripted:/nowhere/x.json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "/nowhere/x.json" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list((tmp_path / "run").glob("engine-*.json"))

@@ -9,6 +9,7 @@ import argparse
 import datetime
 import json
 import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tenon_engine.runtime import Address
 
 IDLE_MINUTES = 30
+FIRST_WORDS_S = 2.0  # for an engine that has just been started to say that it cannot load its model
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -76,6 +78,7 @@ def run_start(arguments: argparse.Namespace) -> int:
     address = runtime.start(
         model, linger_s=None, idle_minutes=arguments.idle_minutes, log_level=arguments.log_level
     )
+    _check(address)
     print(f"{address.model}: {address} ({_life(address)})")
     return 0
 
@@ -172,6 +175,21 @@ def _state(address: Address) -> str:
 
     health = runtime.health(address)
     return str(health["state"]) if health else "not answering"
+
+
+def _check(address: Address) -> None:
+    """End an engine that says at once that it cannot load its model, with its words; loading may take longer."""
+    from tenon_engine import runtime
+
+    end = time.monotonic() + FIRST_WORDS_S
+    while time.monotonic() < end:
+        said = runtime.health(address) or {}
+        if said.get("state") == "failed":
+            runtime.stop(address)
+            raise runtime.DaemonError(str(said.get("failure")) or "the model cannot be loaded")
+        if said.get("state") == "ready":
+            return
+        time.sleep(runtime.POLL_S)
 
 
 def _life(address: Address) -> str:

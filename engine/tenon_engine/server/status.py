@@ -35,6 +35,7 @@ class Health(BaseModel):
 
     status: str
     state: str
+    failure: str = ""
 
 
 class ModelEntry(BaseModel):
@@ -81,8 +82,11 @@ class Status:
         """Whether requests are answered."""
         state = self._backend.state
         if state in UNHEALTHY:
-            return JsonResponse(Health(status="unavailable", state=state.value).model_dump(), 503)
-        return JsonResponse(Health(status="ok", state=state.value).model_dump())
+            return JsonResponse(
+                Health(status="unavailable", state=state.value, failure=self._backend.failure).model_dump(),
+                503,
+            )
+        return JsonResponse(Health(status="ok", state=state.value).model_dump(exclude_defaults=True))
 
     async def models(self, _: Request) -> Response:
         """Which models are served."""
