@@ -71,6 +71,18 @@ class Address:
         return self.url or f"unix:{self.socket}"
 
 
+_RECORD_TYPES: dict[str, Any] = {
+    "model": str,
+    "version": str,
+    "pid": int,
+    "started": int | float,
+    "linger_s": int | float | None,
+    "socket": str | None,
+    "url": str | None,
+    "token": str | None,
+}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Files:
     """Where the engine of one model and version keeps what."""
@@ -157,7 +169,7 @@ def health(address: Address) -> dict[str, Any] | None:
         connection.sock = _dial(address)
         connection.request("GET", "/health", headers=headers)
         said = json.loads(connection.getresponse().read(HEALTH_BYTES_MAX))
-    except (OSError, http.client.HTTPException, ValueError, RecursionError):
+    except (OSError, http.client.HTTPException, ValueError, OverflowError, RecursionError):
         return None
     finally:
         connection.close()
@@ -233,10 +245,17 @@ def is_alive(files: Files, *, patience_s: float = 0.0) -> bool:
 
 
 def _read(record: Path) -> Address | None:
+    """What a record says; None where there is none, or none of this version's."""
     try:
-        return Address(**json.loads(record.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # none, or none of this version's
+        form = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
+    if not isinstance(form, dict) or form.keys() != _RECORD_TYPES.keys():
+        return None
+    if not all(isinstance(form[name], kind) for name, kind in _RECORD_TYPES.items()):
+        return None
+    address = Address(**form)
+    return address if address.pid > 0 and (address.socket is None) != (address.url is None) else None
 
 
 def _dial(address: Address) -> socket.socket:

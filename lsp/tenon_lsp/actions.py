@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tenon_engine import line_ends
 from tenon_engine.wire import FillRequest, FillResult, FillStep, Hole, Segment
 from tenon_lsp import gate, rewriting
 from tenon_lsp.context import Budget, window
@@ -31,6 +32,7 @@ KIND = "refactor.rewrite.tenon"
 
 _BLOCK_FACTOR = 4  # times max_tokens
 _TOKENS_AT_MOST = 256
+_HALF = re.compile(r"[\ud800-\udfff]")
 
 StepListener = Callable[[FillStep], None]
 
@@ -127,7 +129,7 @@ async def _rewrite(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit]
     hole = Hole(text=old)
     result = await _ask(place, (hole,), (), means, candidates=means.settings.alternatives)
     texts = [rewriting.fitting(candidate.text, old, place) for candidate in result.holes[0].candidates]
-    new = next((text for text in texts if text and text != old), None)
+    new = next((text for text in texts if text and _is_another(text, old) and _fits(text, place)), None)
     if new is None:
         raise Refused("the model has no other text for this selection that fits")
     return hunks(old, new, place.start)
@@ -136,10 +138,10 @@ async def _rewrite(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit]
 async def _refine(offer: Offer, snapshot: Snapshot, means: Means, strength: float) -> list[Edit]:
     place, old = _selected(offer, snapshot)
     result = await _ask(place, (Hole(text=old, strength=strength),), (), means)
-    new = result.holes[0].text
-    if not new or new == old:
+    new = rewriting.with_line_ends(result.holes[0].text, place)
+    if not new or not _is_another(new, old):
         raise Refused("the model is content with this selection")
-    if not rewriting.parses_as_well(new, place):
+    if not _fits(new, place) or not rewriting.parses_as_well(new, place):
         raise Refused("what the model would change does not parse")
     return hunks(old, new, place.start)
 
@@ -149,10 +151,11 @@ async def _complete(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit
     hole = Hole(min(_BLOCK_FACTOR * means.settings.max_tokens, _TOKENS_AT_MOST))
     result = await _ask(place, (hole,), (), means, candidates=means.settings.alternatives)
     texts = [(candidate.text, candidate.confidence) for candidate in result.holes[0].candidates]
-    fitting = best(texts, place, one_line=gate.goes_on(place), min_confidence=0.0)
-    if not fitting:
+    found = best(texts, place, one_line=gate.goes_on(place), min_confidence=0.0)
+    new = next((text for text, _ in found if _fits(text, place)), None)
+    if new is None:
         raise Refused("the model has nothing that fits here")
-    return [Edit(place.start, place.start, fitting[0][0])]
+    return [Edit(place.start, place.start, new)]
 
 
 async def _fill_holes(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit]:
@@ -172,7 +175,7 @@ async def _fill_holes(offer: Offer, snapshot: Snapshot, means: Means) -> list[Ed
     for (start, end), hole in zip(spans, result.holes, strict=True):
         place = Place.at(snapshot, start, end)
         text = trim(hole.text, place, one_line=bool(place.after.strip())).text
-        if text:
+        if text and _fits(text, place):
             edits.append(Edit(start, end, text))
     if not edits:
         raise Refused("the model has nothing that fits into these holes")
@@ -199,6 +202,18 @@ async def _ask(
     return await means.engine.fill(request, means.on_step)
 
 
+def _is_another(new: str, old: str) -> bool:
+    """Whether more than line ends would change."""
+    return line_ends.to_lf(new) != line_ends.to_lf(old)
+
+
+def _fits(new: str, place: Place) -> bool:
+    """Whether `new` in the place leaves every line end around it whole."""
+    source = place.snapshot.text.source
+    before, after = source[max(place.start - 1, 0) : place.start], source[place.end : place.end + 1]
+    return not line_ends.splits_or_joins(before, new, after)
+
+
 def _selected(offer: Offer, snapshot: Snapshot) -> tuple[Place, str]:
     """The selection without the space at its start and end, which stays: indentation and line ends."""
     selected = snapshot.text.source[offer.start : offer.end]
@@ -207,6 +222,8 @@ def _selected(offer: Offer, snapshot: Snapshot) -> tuple[Place, str]:
         raise Refused("nothing is selected")
     if len(text) > SELECTION_CHARACTERS:
         raise Refused(f"the selection is too long, {SELECTION_CHARACTERS} characters are the most")
+    if _HALF.search(text):
+        raise Refused("the selection holds half a character, which no model can read")
     start = offer.start + len(selected) - len(selected.lstrip())
     return Place.at(snapshot, start, start + len(text)), text
 

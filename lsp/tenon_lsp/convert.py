@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lsprotocol import types
 
 from tenon_lsp.actions import Offer
-from tenon_lsp.documents import Cell, Change, Snapshot
+from tenon_lsp.documents import Cell, Change, Edition, Snapshot
 from tenon_lsp.hunks import Edit
 from tenon_lsp.inline import Ask, Item, Popup
 from tenon_lsp.positions import Position
@@ -52,12 +52,12 @@ def cells(found: Iterable[types.NotebookCell]) -> list[Cell]:
     return [Cell(cell.document, cell.kind is types.NotebookCellKind.Code) for cell in found]
 
 
-def ask(params: types.InlineCompletionParams, version: int | None) -> Ask:
+def ask(params: types.InlineCompletionParams, edition: Edition | None) -> Ask:
     """A question for ghost text."""
     info = params.context.selected_completion_info
     popup = Popup(position(info.range.start), position(info.range.end), info.text) if info else None
     is_invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
-    return Ask(params.text_document.uri, position(params.position), is_invoked, version, popup)
+    return Ask(params.text_document.uri, position(params.position), is_invoked, edition, popup)
 
 
 def inline_items(items: Iterable[Item]) -> types.InlineCompletionList:
@@ -136,11 +136,12 @@ def workspace_edit(edits: Iterable[Edit], snapshot: Snapshot, *, is_versioned: b
     )
 
 
-def offer_data(offer: Offer) -> dict[str, object]:
-    """What a code action carries until it is chosen."""
+def offer_data(offer: Offer, generation: int) -> dict[str, object]:
+    """What a code action carries until it is chosen; `generation` is the document's."""
     return {
         "deed": offer.deed.value,
         "uri": offer.uri,
+        "generation": generation,
         "version": offer.version,
         "start": offer.start,
         "end": offer.end,

@@ -1,6 +1,6 @@
 """The open documents: text, tree and version of each, kept in step with the editor, and snapshots of them.
 
-A snapshot never changes; whoever works on one compares its version before acting. Knows no protocol types.
+A snapshot never changes; whoever works on one compares its edition before acting. Knows no protocol types.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
+import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from pygls import uris
 
@@ -17,6 +20,9 @@ from tenon_lsp import languages
 from tenon_lsp.positions import Encoding, Position
 from tenon_lsp.syntax import Syntax
 from tenon_lsp.text import Text, common_length
+
+_CELL_SCHEME = "vscode-notebook-cell:"
+_BEHIND_PATH = re.compile(r"[?#]")
 
 
 class LastChange(enum.Enum):
@@ -52,17 +58,31 @@ class CellText:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Edition:
+    """One version of a document, told apart from the same version after it was opened anew."""
+
+    generation: int  # another one each time that a document is opened
+    version: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
     """A document as it was at one version."""
 
     uri: str
     language: str  # LSP id
-    version: int
+    edition: Edition
     text: Text
     syntax: Syntax | None
     last_change: LastChange
+    file_uri: str  # of what it is kept in: a cell's notebook, for any other document its own
     cells: tuple[CellText, ...]  # before this one, first to last
     encoding: Encoding
+
+    @property
+    def version(self) -> int:
+        """The client's number of this state of the document."""
+        return self.edition.version
 
     @property
     def path(self) -> Path | None:
@@ -86,11 +106,13 @@ class Documents:
         self._documents: dict[str, _Document] = {}
         self._notebooks: dict[str, tuple[Cell, ...]] = {}
         self._clock = itertools.count()
+        self._generations = itertools.count(1)
 
     def open(self, uri: str, language: str, version: int, source: str) -> None:
         """Begin to follow a document; one that is open already is begun anew."""
         language = languages.language_id(language)
-        document = _Document(uri, language, version, Text.of(source), Syntax.parse(source, language))
+        edition = Edition(next(self._generations), version)
+        document = _Document(uri, language, edition, Text.of(source), Syntax.parse(source, language))
         document.used_at = next(self._clock)
         self._documents[uri] = document
 
@@ -136,18 +158,19 @@ class Documents:
         return Snapshot(
             uri=uri,
             language=document.language,
-            version=document.version,
+            edition=document.edition,
             text=document.text,
             syntax=document.syntax,
             last_change=document.last_change,
+            file_uri=self._file_uri(uri),
             cells=self._cells_before(uri),
             encoding=self._encoding,
         )
 
-    def version(self, uri: str) -> int | None:
-        """The version of an open document."""
+    def edition(self, uri: str) -> Edition | None:
+        """The edition of an open document."""
         document = self._documents.get(uri)
-        return None if document is None else document.version
+        return None if document is None else document.edition
 
     def others(self, uri: str) -> list[tuple[str, str]]:
         """Uri and text of the other open documents, last used last; cells of a notebook are not among them."""
@@ -155,6 +178,13 @@ class Documents:
         found = [each for each in self._documents.values() if each.uri != uri and each.uri not in beside]
         found.sort(key=lambda each: each.used_at)
         return [(each.uri, each.text.source) for each in found]
+
+    def _file_uri(self, uri: str) -> str:
+        for notebook_uri, cells in self._notebooks.items():
+            if any(cell.uri == uri for cell in cells):
+                return notebook_uri
+        # A cell whose notebook is not known, or no longer: its own uri has the notebook's path.
+        return f"file:{uri[len(_CELL_SCHEME) :]}" if uri.lower().startswith(_CELL_SCHEME) else uri
 
     def _cells_before(self, uri: str) -> tuple[CellText, ...]:
         for cells in self._notebooks.values():
@@ -175,7 +205,7 @@ class _Document:
 
     uri: str
     language: str
-    version: int
+    edition: Edition
     text: Text
     syntax: Syntax | None
     last_change: LastChange = LastChange.OPENED
@@ -191,7 +221,7 @@ class _Document:
             has_changed = True
             self.text = self.text.edited(start, end, new)
             self.syntax = self.syntax.edited(start, end, new, self.text.source) if self.syntax else None
-        self.version = version
+        self.edition = dataclasses.replace(self.edition, version=version)
         if has_changed:
             shrank = len(self.text.source) < length_before
             self.last_change = LastChange.SHRANK if shrank else LastChange.GREW
@@ -204,9 +234,21 @@ class _Document:
 
 
 def path_of(uri: str) -> Path | None:
-    """The path of a `file:` uri, None for any other."""
-    path = uris.to_fs_path(uri) if uris.uri_scheme(uri) == "file" else None
-    return Path(path) if path else None
+    """The path of a `file:` uri; None for any other, and for one that no file can have."""
+    try:
+        path = uris.to_fs_path(uri) if uris.uri_scheme(uri) == "file" else None
+        is_possible = bool(path) and b"\0" not in os.fsencode(path or "")
+    except ValueError:  # no uri, or characters that no file system has
+        return None
+    return Path(path) if path and is_possible else None
+
+
+def name_of(uri: str) -> Path:
+    """The path that any uri names, wherever that is: for comparing names, not for reading."""
+    named = _BEHIND_PATH.split(uri.partition(":")[2] or uri, maxsplit=1)[0]
+    if named.startswith("//"):
+        named = named[2:].partition("/")[2]
+    return Path("/", unquote(named).lstrip("/"))
 
 
 def _difference(old: str, new: str) -> tuple[int, int, str]:

@@ -2,7 +2,7 @@
 
 The user's word comes first: the last of their patterns that matches a file, or a folder above it, decides. What they do
 not name is excluded when its name is known to hold secrets, or by `.gitignore` files, with git's rules. A link is
-excluded with the file it leads to. Knows no documents, editors or settings; a document without a path is never asked.
+excluded with the file it leads to. A line that is no pattern is left out. Knows no documents, editors or settings.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import logging
 import os
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
@@ -112,11 +113,20 @@ class Exclusions:
         given, target = Path(os.path.abspath(path)), Path(os.path.realpath(path))  # noqa: PTH100 - pathlib keeps '..'
         return self._reason(given) or ("" if target == given else self._reason(target))
 
+    def reason_by_name(self, path: Path) -> str:
+        """The same for what only has the name of a file, and lies elsewhere or nowhere: no disk is looked at."""
+        return self._decision(path) or ""
+
     def _reason(self, path: Path) -> str:
+        decision = self._decision(path)
+        return _ignored(path, self._ignore_files_for(path)) if decision is None else decision
+
+    def _decision(self, path: Path) -> str | None:
+        """What the name alone decides: a reason, or '' where the user allows it; None leaves it to git."""
         decisive = _last_that_covers(self._patterns, _names(path, self._folders))
         if decisive is not None:
             return f"excluded by the setting ({decisive.line})" if decisive.excludes else ""
-        return _secret(path.as_posix().lower()) or _ignored(path, self._ignore_files_for(path))
+        return _secret(path.as_posix().lower()) or None
 
     def _ignore_files_for(self, path: Path) -> tuple[_IgnoreFile, ...]:
         """The `.gitignore` files that git would read, outermost first.
@@ -145,6 +155,11 @@ def disabled_by(globs: Sequence[str], path: Path, folders: Sequence[Path]) -> st
     names = _names(Path(os.path.abspath(path)), _with_their_targets(folders))  # noqa: PTH100 - pathlib keeps '..'
     decisive = _last_that_covers(_compiled(tuple(globs)), names)
     return decisive.line if decisive is not None and decisive.excludes else ""
+
+
+def not_patterns(lines: Iterable[str]) -> list[str]:
+    """Those of the user's lines that are left out because they mean nothing, neither blank nor a comment."""
+    return [line for line in lines if line.strip() and not line.startswith("#") and _pattern(line) is None]
 
 
 def _with_their_targets(folders: Iterable[Path]) -> frozenset[Path]:
@@ -211,7 +226,7 @@ def _pattern(line: str) -> _Pattern | None:
     try:
         # Without its last slash a pattern matches the folder's own name; that it is a folder is known apart.
         spec = GitIgnoreSpecPattern(kept.removesuffix("/"))
-    except GitIgnorePatternError:
+    except (GitIgnorePatternError, re.error):  # the library lets those of the expression it makes pass
         log.warning("not a pattern: %r", line)
         return None
     return None if spec.include is None else _Pattern(kept, spec, kept.endswith("/"))

@@ -14,7 +14,7 @@ from pygls.exceptions import JsonRpcContentModified, JsonRpcException
 
 from tenon_lsp import convert, features_actions, features_documents
 from tenon_lsp.inline import Ask, Item, Stale
-from tenon_lsp.protocol import arrived_version
+from tenon_lsp.protocol import arrived_edition
 from tenon_lsp.server import TenonServer
 from tenon_lsp.settings import SECTION
 
@@ -78,7 +78,7 @@ async def _register_configuration(server: TenonServer) -> None:
 def _add_inline_completion(server: TenonServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     async def inline_completion(params: types.InlineCompletionParams) -> types.InlineCompletionList:
-        return convert.inline_items(await _suggest(server, convert.ask(params, arrived_version.get())))
+        return convert.inline_items(await _suggest(server, convert.ask(params, arrived_edition.get())))
 
 
 def _add_completion(server: TenonServer) -> None:
@@ -87,7 +87,7 @@ def _add_completion(server: TenonServer) -> None:
     )
     async def completion(params: types.CompletionParams) -> types.CompletionList:
         uri = params.text_document.uri
-        ask = Ask(uri, convert.position(params.position), is_invoked=False, version=arrived_version.get())
+        ask = Ask(uri, convert.position(params.position), is_invoked=False, edition=arrived_edition.get())
         items = await _suggest(server, ask)
         snapshot = server.session.documents.snapshot(uri)
         modes = get_capability(

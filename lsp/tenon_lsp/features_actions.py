@@ -12,15 +12,16 @@ from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcContentModified, JsonRpcInvalidParams
 
 from tenon_engine.wire import FillStep, SlotState
-from tenon_lsp import actions, convert, features_documents
+from tenon_lsp import actions, convert
 from tenon_lsp.actions import Deed, Means, Offer, Refused
-from tenon_lsp.documents import Snapshot
+from tenon_lsp.documents import Edition, Snapshot
 from tenon_lsp.engines.client import EngineError
 from tenon_lsp.hunks import Edit
 from tenon_lsp.place import Place
 from tenon_lsp.progress import Bar
 from tenon_lsp.scheduler import Superseded
 from tenon_lsp.server import TenonServer
+from tenon_lsp.session import ACTION
 from tenon_lsp.status import Level
 
 CARRY_OUT_COMMAND = "tenon.carryOut"
@@ -41,17 +42,17 @@ def add(server: TenonServer) -> None:
 
     @server.feature(types.CODE_ACTION_RESOLVE)
     async def resolve(action: types.CodeAction) -> types.CodeAction:
-        offer = _offer(action.data)
-        action.edit = await _edit(server, offer, _snapshot(server, offer))
+        offer, snapshot = _offer(server, action.data)
+        action.edit = await _edit(server, offer, snapshot)
         return action
 
     @server.command(CARRY_OUT_COMMAND)
-    async def carry_out(data: Any) -> None:
-        await _apply(server, _offer(data))
+    async def carry_out(data: Any = None) -> None:
+        await _apply(server, data)
 
     @server.command(REWRITE_COMMAND)
-    async def rewrite(data: Any, instruction: str) -> None:
-        await _apply(server, _offer(data), instruction)
+    async def rewrite(data: Any = None, instruction: str = "") -> None:
+        await _apply(server, data, instruction)
 
     @server.command(convert.ACCEPTED_COMMAND)
     def did_accept() -> None:
@@ -65,7 +66,10 @@ def _offered(server: TenonServer, params: types.CodeActionParams) -> list[types.
     start, end = (snapshot.offset(convert.position(edge)) for edge in (params.range.start, params.range.end))
     place = Place.at(snapshot, min(start, end), max(start, end))
     offers = actions.offers(place, server.session.settings)
-    return [_action(server, offer) for offer in offers if _is_wanted(offer.kind, params.context.only)]
+    generation = snapshot.edition.generation
+    return [
+        _action(server, offer, generation) for offer in offers if _is_wanted(offer.kind, params.context.only)
+    ]
 
 
 def _is_wanted(kind: str, only: Any) -> bool:
@@ -73,8 +77,8 @@ def _is_wanted(kind: str, only: Any) -> bool:
     return not only or any(f"{kind}.".startswith(f"{getattr(each, 'value', each)}.") for each in only)
 
 
-def _action(server: TenonServer, offer: Offer) -> types.CodeAction:
-    data = convert.offer_data(offer)
+def _action(server: TenonServer, offer: Offer, generation: int) -> types.CodeAction:
+    data = convert.offer_data(offer, generation)
     action = types.CodeAction(title=offer.deed.title, kind=offer.kind, data=data)
     resolved = get_capability(
         server.client_capabilities, "text_document.code_action.resolve_support.properties"
@@ -84,9 +88,10 @@ def _action(server: TenonServer, offer: Offer) -> types.CodeAction:
     return action
 
 
-async def _apply(server: TenonServer, offer: Offer, instruction: str | None = None) -> None:
+async def _apply(server: TenonServer, data: Any, instruction: str | None = None) -> None:
     """Carry out an offer for a client that cannot resolve one. Its reply to the edit is not waited for."""
-    edit = await _edit(server, offer, _snapshot(server, offer), instruction)
+    offer, snapshot = _offer(server, data)
+    edit = await _edit(server, offer, snapshot, instruction)
     if edit is not None:
         server.workspace_apply_edit(types.ApplyWorkspaceEditParams(edit=edit, label=offer.deed.title))
 
@@ -105,7 +110,7 @@ async def _edit(
         return None
     finally:
         bar.end()
-    if server.session.documents.version(offer.uri) != offer.version:
+    if server.session.documents.edition(offer.uri) != snapshot.edition:
         raise JsonRpcContentModified("the document has changed since")
     if not edits:
         server.session.status.say("nothing to change", Level.INFO)
@@ -128,7 +133,7 @@ async def _carried_out(
     )
     job = functools.partial(actions.carry_out, offer, snapshot, means)
     try:
-        return await session.scheduler.run(f"{offer.uri}{features_documents.ACTION}", 0, job)
+        return await session.scheduler.run(offer.uri + ACTION, 0, job)
     except Superseded as error:
         raise JsonRpcContentModified("the document has changed, or a newer action began") from error
 
@@ -138,22 +143,25 @@ def _progress(step: FillStep) -> tuple[str, int]:
     return f"hole {step.hole + 1}, step {step.step}", round(100 * decided / max(len(step.slots), 1))
 
 
-def _snapshot(server: TenonServer, offer: Offer) -> Snapshot:
-    """The document that an offer was made for, unless it has changed since."""
+def _offer(server: TenonServer, data: Any) -> tuple[Offer, Snapshot]:
+    """The offer that a client sends back, and its document, unless that has changed since."""
+    offer, edition = _read(data)
     snapshot = server.session.documents.snapshot(offer.uri)
-    if snapshot is None or snapshot.version != offer.version:
+    if snapshot is None or snapshot.edition != edition:
         raise JsonRpcContentModified("the document has changed since")
     if server.session.excluded(snapshot):
         raise JsonRpcInvalidParams("the document is excluded")
-    return snapshot
+    return offer, snapshot
 
 
-def _offer(data: Any) -> Offer:
-    """The offer that a client sends back."""
+def _read(data: Any) -> tuple[Offer, Edition]:
+    """What an offer's data say; whatever a client may have made of them."""
     values = data if isinstance(data, dict) else getattr(data, "_asdict", dict)()
     try:
         deed = Deed(values["deed"])
-        start, end, version = (int(values[name]) for name in ("start", "end", "version"))
-        return Offer(deed, str(values["uri"]), version, start, end)
-    except (KeyError, TypeError, ValueError) as error:
+        start, end, version, generation = (
+            int(values[name]) for name in ("start", "end", "version", "generation")
+        )
+        return Offer(deed, str(values["uri"]), version, start, end), Edition(generation, version)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JsonRpcInvalidParams("this is no offer of Tenon's") from error

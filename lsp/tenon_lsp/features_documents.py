@@ -9,8 +9,7 @@ from lsprotocol import types
 
 from tenon_lsp import convert, related
 from tenon_lsp.server import TenonServer
-
-ACTION = "#action"  # behind a document's uri: what the scheduler calls the work of a code action
+from tenon_lsp.session import ACTION
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ def _add_texts(server: TenonServer) -> None:
     def did_open(params: types.DidOpenTextDocumentParams) -> None:
         document = params.text_document
         related.prepare(document.text)
-        server.session.documents.open(document.uri, document.language_id, document.version, document.text)
+        server.session.open(document.uri, document.language_id, document.version, document.text)
         server.refresh_later(document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
@@ -60,10 +59,10 @@ def _change(server: TenonServer, document: types.VersionedTextDocumentIdentifier
 def _add_notebooks(server: TenonServer) -> None:
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
     def did_open(params: types.DidOpenNotebookDocumentParams) -> None:
-        documents = server.session.documents
-        documents.set_cells(params.notebook_document.uri, convert.cells(params.notebook_document.cells))
+        cells = convert.cells(params.notebook_document.cells)
+        server.session.documents.set_cells(params.notebook_document.uri, cells)
         for cell in params.cell_text_documents:
-            documents.open(cell.uri, cell.language_id, cell.version, cell.text)
+            server.session.open(cell.uri, cell.language_id, cell.version, cell.text)
 
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
     def did_change(params: types.DidChangeNotebookDocumentParams) -> None:
@@ -90,6 +89,6 @@ def _change_cells(
     cells[change.start : change.start + change.delete_count] = convert.cells(change.cells or ())
     documents.set_cells(uri, cells)
     for cell in structure.did_open or ():
-        documents.open(cell.uri, cell.language_id, cell.version, cell.text)
+        server.session.open(cell.uri, cell.language_id, cell.version, cell.text)
     for closed in structure.did_close or ():
         server.session.forget(closed.uri)

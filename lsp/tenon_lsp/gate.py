@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from urllib.parse import urlsplit
 
 from tenon_lsp import languages, markup
 from tenon_lsp.documents import LastChange
@@ -150,7 +149,7 @@ def goes_on(place: Place) -> bool:
 
 def _never(place: Place, settings: Settings, *, has_popup: bool, excluded: str) -> Refusal | None:
     """Refusals that hold whoever asks."""
-    if urlsplit(place.snapshot.uri).scheme.lower() in _VIRTUAL:
+    if place.snapshot.uri.partition(":")[0].lower() in _VIRTUAL:
         return Refusal.SCHEME
     if excluded:
         return Refusal.EXCLUDED

@@ -13,9 +13,9 @@ import time
 from typing import TypedDict
 
 from tenon_engine.wire import FillRequest, FillResult
-from tenon_lsp import exclude, gate
+from tenon_lsp import gate
 from tenon_lsp.context import window
-from tenon_lsp.documents import LastChange, Snapshot
+from tenon_lsp.documents import Edition, LastChange, Snapshot
 from tenon_lsp.engines.client import EngineError, EngineFault
 from tenon_lsp.gate import Verdict
 from tenon_lsp.place import Place
@@ -64,12 +64,12 @@ class Popup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ask:
-    """A question for ghost text; `version` is the document's when it arrived."""
+    """A question for ghost text; `edition` is the document's when it arrived."""
 
     uri: str
     position: Position
     is_invoked: bool
-    version: int | None = None
+    edition: Edition | None = None
     popup: Popup | None = None
 
 
@@ -111,8 +111,8 @@ class Inline:
         started = time.perf_counter()
         self._session.scheduler.drop(ask.uri)
         snapshot = await self._settled(ask)
-        if snapshot is None or (ask.popup and ask.popup.start.line != ask.popup.end.line):
-            return []  # an item replaces text of one line only
+        if snapshot is None or (ask.popup and not _is_at(snapshot, ask.popup, ask.position)):
+            return []
         spot = _spot(snapshot, ask)
         circumstances = self._circumstances(spot.place, is_invoked=ask.is_invoked, has_popup=bool(ask.popup))
         refusal = gate.refuse(spot.place, self._session.settings, **circumstances)
@@ -123,7 +123,7 @@ class Inline:
             verdict = gate.judge(spot.place, self._session.settings, **circumstances)
             refusal = verdict.refusal
             texts = () if refusal else await self._ask(spot, verdict, is_invoked=ask.is_invoked)
-        if self._session.documents.version(ask.uri) != snapshot.version:
+        if self._session.documents.edition(ask.uri) != snapshot.edition:
             raise Stale
         if refusal is not None or texts is None:
             _log.debug("no suggestion: %s", refusal.value if refusal else "")
@@ -138,7 +138,7 @@ class Inline:
         """The document that the question is about; a change that is still on its way is waited for, shortly."""
         documents = self._session.documents
         snapshot = documents.snapshot(ask.uri)
-        if snapshot is not None and ask.version not in (None, snapshot.version):
+        if snapshot is not None and ask.edition not in (None, snapshot.edition):
             raise Stale
         for _ in range(CHANGE_WAIT_MS // _WAIT_SLICE_MS):
             if snapshot is None or _is_inside(snapshot, ask.position):
@@ -148,13 +148,11 @@ class Inline:
         return None
 
     def _circumstances(self, place: Place, *, is_invoked: bool, has_popup: bool) -> _Circumstances:
-        session, path = self._session, place.snapshot.path
-        globs = session.settings.disabled.globs
         return {
             "is_invoked": is_invoked,
             "has_popup": has_popup,
-            "excluded": session.excluded(place.snapshot),
-            "is_disabled": bool(path and exclude.disabled_by(globs, path, session.folders)),
+            "excluded": self._session.excluded(place.snapshot),
+            "is_disabled": self._session.disabled(place.snapshot),
         }
 
     def _recall(self, spot: _Spot, *, is_invoked: bool) -> Texts | None:
@@ -271,6 +269,12 @@ def _is_inside(snapshot: Snapshot, position: Position) -> bool:
         position.line < snapshot.text.line_count
         and position.character <= snapshot.position(line_end).character
     )
+
+
+def _is_at(snapshot: Snapshot, popup: Popup, position: Position) -> bool:
+    """Whether an entry's range is one of the cursor's line, around the cursor; an item can replace no other."""
+    is_on_line = popup.start.line == popup.end.line == position.line
+    return is_on_line and popup.start <= position <= popup.end and _is_inside(snapshot, popup.end)
 
 
 def _spot(snapshot: Snapshot, ask: Ask) -> _Spot:

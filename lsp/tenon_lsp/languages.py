@@ -9,8 +9,12 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
+import re
 
 import tree_sitter
+
+_NESTED_AT_MOST = 100  # columns, each of which may begin two blocks; YAML's scanner has room for 250
+_MARK_OF_BLOCK = re.compile(r"[-?:](?<!\S.)(?!\S)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +247,24 @@ def find(name: str) -> Language | None:
 def parser(language: Language, entry: str | None = None) -> tree_sitter.Parser:
     """A parser of a language, for one thread; `entry` names another grammar of the same module."""
     return tree_sitter.Parser(_grammar(language.grammar, entry or language.entry))
+
+
+def is_safe(language: Language, source: str) -> bool:
+    """Whether a text may be parsed: the scanner of YAML ends the process where blocks are nested too deep."""
+    if language.id != "yaml":
+        return True
+    columns: list[int] = []
+    for line in re.split(r"[\r\n]+", source):
+        indent = len(line) - len(line.lstrip())
+        if indent == len(line):
+            continue
+        while columns and columns[-1] >= indent:
+            columns.pop()
+        columns.append(indent)
+        columns += (mark.start() for mark in _MARK_OF_BLOCK.finditer(line, indent + 1))
+        if len(columns) > _NESTED_AT_MOST:
+            return False
+    return True
 
 
 @functools.cache

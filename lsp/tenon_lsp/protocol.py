@@ -13,13 +13,23 @@ from concurrent.futures import Future
 from typing import Any
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException, JsonRpcInternalError
+from pygls.exceptions import (
+    JsonRpcException,
+    JsonRpcInternalError,
+    JsonRpcInvalidParams,
+    JsonRpcInvalidRequest,
+    JsonRpcServerNotInitialized,
+)
 from pygls.protocol import LanguageServerProtocol
+
+from tenon_lsp.documents import Edition
 
 _log = logging.getLogger(__name__)
 
-arrived_version: contextvars.ContextVar[int | None] = contextvars.ContextVar("arrived_version", default=None)
-"""The version that a request's document had when the request arrived; its handler may begin later."""
+arrived_edition: contextvars.ContextVar[Edition | None] = contextvars.ContextVar(
+    "arrived_edition", default=None
+)
+"""The edition that a request's document had when the request arrived; its handler may begin later."""
 
 
 class TenonProtocol(LanguageServerProtocol):
@@ -39,6 +49,8 @@ class TenonProtocol(LanguageServerProtocol):
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         """Read a message; a request that cannot be read is answered with what is wrong with it."""
+        if data.get("method") == types.TEXT_DOCUMENT_DID_CHANGE and "id" not in data and "jsonrpc" in data:
+            return self._structure_change(data)
         try:
             return super().structure_message(data)
         except JsonRpcException as error:
@@ -46,8 +58,59 @@ class TenonProtocol(LanguageServerProtocol):
                 self._send_response(data["id"], error=error.to_response_error())
             raise
 
+    def _structure_change(self, data: dict[str, Any]) -> Any:
+        """Read a change; after one that cannot be read, the document is as good as closed: we do not know its text."""
+        try:
+            return super().structure_message({**data, "params": self._change(data.get("params"))})
+        except JsonRpcException:
+            match data.get("params"):
+                case {"textDocument": {"uri": str(uri)}}:
+                    pass
+                case _:
+                    raise
+        _log.warning("a change cannot be read; its document is left alone until it is opened again")
+        closed = {"textDocument": {"uri": uri}}
+        return super().structure_message(
+            {"jsonrpc": self.VERSION, "method": types.TEXT_DOCUMENT_DID_CLOSE, "params": closed}
+        )
+
+    def _change(self, params: object) -> dict[str, Any]:
+        """A change's parameters without what is null; where it has no version, it has the next one."""
+        match params:
+            case {"textDocument": {"uri": str(uri), **rest}, "contentChanges": [*events]}:
+                pass
+            case _:
+                raise JsonRpcInvalidParams("this is no change of a document")
+        if not all(isinstance(event, dict) and isinstance(event.get("text"), str) for event in events):
+            raise JsonRpcInvalidParams("a change has no text")
+        version = rest.get("version")
+        if version is None:
+            version = (self._server.version_of(uri) or 0) + 1  # type: ignore[attr-defined]
+        changes = [{name: value for name, value in event.items() if value is not None} for event in events]
+        return {"textDocument": {"uri": uri, "version": version}, "contentChanges": changes}
+
+    def handle_message(self, message: Any) -> None:
+        """Handle a message that comes at its time; a request that does not is refused, anything else ignored."""
+        method = getattr(message, "method", None)
+        refusal = self._refusal(method) if method not in (None, types.EXIT) else None
+        if refusal is None:
+            super().handle_message(message)
+        elif (request_id := getattr(message, "id", None)) is not None:
+            self._send_response(request_id, error=refusal.to_response_error())
+
+    def _refusal(self, method: str) -> JsonRpcException | None:
+        """Why a message comes at the wrong time."""
+        has_begun = hasattr(self._server, "session")
+        if self.has_shut_down:
+            return JsonRpcInvalidRequest("the server has shut down")
+        if has_begun and method == types.INITIALIZE:
+            return JsonRpcInvalidRequest("the server is initialized already")
+        if not has_begun and method != types.INITIALIZE:
+            return JsonRpcServerNotInitialized("the server is not initialized yet")
+        return None
+
     def _handle_request(self, msg_id: str | int, method_name: str, params: Any) -> None:
-        arrived_version.set(self._server.version_of(params))  # type: ignore[attr-defined]
+        arrived_edition.set(self._server.edition_of(_uri_of(params)))  # type: ignore[attr-defined]
         super()._handle_request(msg_id, method_name, params)
 
     def _send_handler_result(self, future: Future[Any], *, msg_id: str | int) -> None:
@@ -69,3 +132,8 @@ class TenonProtocol(LanguageServerProtocol):
             del self._request_futures[msg_id]
         else:
             super()._handle_response(msg_id, result, error)
+
+
+def _uri_of(params: object) -> object:
+    """The document that a request is about."""
+    return getattr(getattr(params, "text_document", None), "uri", None)

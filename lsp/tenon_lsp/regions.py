@@ -20,6 +20,7 @@ _METADATA = {"minus_metadata": "yaml", "plus_metadata": "toml"}
 _RAW_TEXT = {"script_element": "javascript", "style_element": "css"}
 _SCRIPT_KIND = re.compile(r"""\s(?:lang|type)\s*=\s*["']?(?:text/|application/)?([^"'\s>]+)""", re.IGNORECASE)
 _AT_TOP = ("section", "document")
+_NESTED_AT_MOST = 3  # each one is parsed
 
 _Span = tuple[str, int, int]  # language, start, end
 
@@ -41,10 +42,13 @@ class Region:
 
 
 def region_at(snapshot: Snapshot, offset: int) -> Region:
-    """The innermost region around `offset`."""
+    """The innermost region around `offset`; in regions that are nested too deep, one of the outer ones."""
     source = snapshot.text.source
     region = Region(snapshot.language, 0, len(source), source, snapshot.syntax, True)
-    while region.syntax and (found := _injected(region.syntax, region.inside(offset))):
+    for _ in range(_NESTED_AT_MOST):
+        found = _injected(region.syntax, region.inside(offset)) if region.syntax else None
+        if found is None:
+            break
         language, start, end = found
         text = region.text[start:end]
         start, end = region.start + start, region.start + end

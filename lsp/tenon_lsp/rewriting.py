@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import re
 
+from tenon_engine import line_ends
 from tenon_lsp import languages
 from tenon_lsp.markup import blocks
 from tenon_lsp.place import Place
 
 _WRAPPER = re.compile(r"\A(`{3,}|~{3,})([^\n]*)\n(.*\n|)[ \t]*\1[ \t]*\Z", re.DOTALL)
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _OPENS_BLOCK = re.compile(r"(?:[:{(\[]|\b(?:do|then))\s*\Z")
 
 
 def fitting(new: str, old: str, place: Place) -> str:
     """`new` as it fits in place of `old`, '' when it cannot."""
-    new = _without_wrapper(new, old, place).strip("\r\n").rstrip()
-    new = _with_indent(_with_unit(new, place), old, place)
+    new = _without_wrapper(line_ends.to_lf(new), old, place).strip("\n").rstrip()
+    new = with_line_ends(_with_indent(_with_unit(new, place), old, place), place)
     return new if new.strip() and parses_as_well(new, place) else ""
+
+
+def with_line_ends(new: str, place: Place) -> str:
+    """`new` with the line end that the document, not just the region, has nearest before the place, else after it."""
+    text = place.snapshot.text
+    line = max(text.line_of(place.start) - 1, 0)
+    nearest = _LINE_END.search(text.source, text.line_span(line)[1])
+    return line_ends.to_lf(new).replace("\n", nearest.group() if nearest else "\n")
 
 
 def parses_as_well(new: str, place: Place) -> bool:
@@ -75,9 +85,7 @@ def _with_indent(new: str, old: str, place: Place) -> str:
     """Indent the further lines like the place, if the model wrote them as if it stood at the start of a line."""
     indent = _indent(place.before)
     own = _indent(new) if place.before.isspace() else ""  # once more what stands before the place
-    first, *further = [
-        line.removeprefix(own) if line.strip() else _line_end(line) for line in new.split("\n")
-    ]
+    first, *further = [line.removeprefix(own) if line.strip() else "" for line in new.split("\n")]
     if own or _is_at_line_start([first, *further], old, place):
         further = [indent + line if line.strip() else line for line in further]
     return "\n".join([first, *further])
@@ -96,7 +104,3 @@ def _is_at_line_start(lines: list[str], old: str, place: Place) -> bool:
 
 def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _line_end(line: str) -> str:
-    return "\r" if line.endswith("\r") else ""

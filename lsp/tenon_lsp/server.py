@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 
 from tenon_engine import __version__
 from tenon_lsp import convert
-from tenon_lsp.documents import Documents, path_of
+from tenon_lsp.documents import Documents, Edition, path_of
 from tenon_lsp.engines import engine_for
 from tenon_lsp.engines.client import Engine, EngineError, EngineState
 from tenon_lsp.engines.health import Listeners
@@ -94,6 +94,7 @@ class TenonServer(LanguageServer):
         self._complain(complaints)
         if is_other:
             self.in_background(self.session.engine.close())
+            self.session.status.well()  # what is wrong with the other engine has not been said
             self.session.engine = self._new_engine(settings)
 
     async def pull_configuration(self) -> None:
@@ -139,11 +140,15 @@ class TenonServer(LanguageServer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def version_of(self, params: object) -> int | None:
-        """The version, right now, of the document that a request is about."""
-        uri = getattr(getattr(params, "text_document", None), "uri", None)
+    def edition_of(self, uri: object) -> Edition | None:
+        """The edition, right now, of an open document."""
         session = getattr(self, "session", None)
-        return session.documents.version(uri) if session and isinstance(uri, str) else None
+        return session.documents.edition(uri) if session and isinstance(uri, str) else None
+
+    def version_of(self, uri: object) -> int | None:
+        """The version, right now, of an open document."""
+        edition = self.edition_of(uri)
+        return None if edition is None else edition.version
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """A message that could not be handled is for the log; it may hold the user's text, so only its kind."""

@@ -22,13 +22,13 @@ class Status:
 
     def __init__(self, show: Callable[[Level, str], None]) -> None:
         self._show = show
-        self._said: set[str] = set()
+        self._said: set[str] = set()  # codes and sentences
 
     def fault(self, code: str, sentence: str, level: Level = Level.ERROR) -> None:
-        """Tell the user, unless this has been said; the log gets it every time."""
+        """Tell the user, unless this, or the same sentence, has been said; the log gets it every time."""
         _log.warning("%s: %s", code, sentence)
-        if code not in self._said:
-            self._said.add(code)
+        if self._said.isdisjoint((code, sentence)):
+            self._said |= {code, sentence}
             self._show(level, f"Tenon: {sentence}")
 
     def say(self, sentence: str, level: Level) -> None:

@@ -9,6 +9,7 @@ import bisect
 import dataclasses
 import enum
 import functools
+import re
 from collections.abc import Iterator
 
 import tree_sitter
@@ -20,6 +21,7 @@ LARGE_CHARACTERS = 150_000
 CHARACTERS_AT_MOST = 4_000_000  # a larger text is treated as one of an unknown language
 
 _CHECKPOINT_CHARACTERS = 2048
+_LONE_CR = re.compile(r"\r(?!\n)")
 _CODE_IN_STRINGS = frozenset({"interpolation", "template_substitution", "command_substitution"})
 
 
@@ -75,7 +77,7 @@ class Syntax:
             source = self.source[:start] + new + self.source[end:]
         is_parsed = "tree" in self.__dict__
         tree = self.tree if is_parsed else self._stale_tree
-        if tree is None:
+        if tree is None or not self._is_plain:
             return Syntax(source, self.language)
         stale = tree.copy()
         start_byte, old_end = self.byte(start), self.byte(end)
@@ -89,9 +91,11 @@ class Syntax:
 
     @functools.cached_property
     def tree(self) -> tree_sitter.Tree:
-        """The tree itself."""
+        """The tree itself; that of an empty text where parsing is not safe."""
         parser = languages.parser(self.language)
-        return parser.parse(self._bytes, self._stale_tree) if self._stale_tree else parser.parse(self._bytes)
+        if self._stale_tree and self._is_plain:
+            return parser.parse(self._bytes, self._stale_tree)
+        return parser.parse(self._bytes if self._is_safe else b"")
 
     @property
     def outline(self) -> tree_sitter.Tree:
@@ -207,8 +211,18 @@ class Syntax:
         return self._character(node.start_byte), self._character(node.end_byte)
 
     @functools.cached_property
+    def _is_safe(self) -> bool:
+        return languages.is_safe(self.language, self.source)
+
+    @functools.cached_property
+    def _is_plain(self) -> bool:
+        """Whether what is parsed is the very text; else neighbours in time share no trees."""
+        return self._is_safe and not _LONE_CR.search(self.source)
+
+    @functools.cached_property
     def _bytes(self) -> bytes:
-        return _encoded(self.source)
+        """The text as it is parsed: to most grammars a lone CR ends no line."""
+        return _encoded(_LONE_CR.sub("\n", self.source))
 
     @functools.cached_property
     def _checkpoints(self) -> list[int]:

@@ -160,6 +160,30 @@ def test_a_record_that_is_none_is_no_engine(content: bytes) -> None:
     assert runtime.running() == []
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"socket": 5},
+        {"socket": None},
+        {"url": "http://127.0.0.1:9"},
+        {"socket": None, "url": "http://127.0.0.1:port"},
+        {"socket": None, "url": "http://127.0.0.1:99999999999999999999"},
+        {"socket": "a\x00b"},
+        {"model": 5},
+        {"pid": -1},
+        {"token": []},
+        {"more": 1},
+    ],
+)
+def test_a_record_with_a_wrong_value_is_no_engine_and_does_no_harm(wrong: dict[str, object]) -> None:
+    record = runtime.files_of(MODEL).record
+    record.write_text(json.dumps(dataclasses.asdict(address()) | wrong), encoding="utf-8")
+    assert runtime.find(MODEL) is None
+    assert runtime.running() == []
+    publish(address())
+    assert is_published(address())
+
+
 def test_what_a_killed_engine_left_is_cleared_away() -> None:
     publish(address())
     assert runtime.find(MODEL) is None

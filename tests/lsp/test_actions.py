@@ -15,6 +15,7 @@ from tests.lsp.connection import on_loop, run
 from tests.lsp.document import at_cursor, at_selection, show
 from tests.lsp.script import Script
 
+from tenon_engine import line_ends
 from tenon_engine.wire import FillStep
 from tenon_lsp.actions import (
     HOLES_AT_MOST,
@@ -510,3 +511,39 @@ async def test_a_completion_may_be_four_times_as_long_as_a_suggestion(stage: Sta
 async def test_a_completion_that_does_not_fit_is_refused(stage: Stage, raw: str) -> None:
     stage.script.says(raw)
     assert "nothing that fits" in await refusal(stage.edits("def f():⏎␣␣␣␣█⏎", Deed.COMPLETE_BLOCK))
+
+
+@on_loop
+async def test_half_a_character_beside_a_selection_does_no_harm_and_one_in_it_is_refused(
+    stage: Stage,
+) -> None:
+    stage.script.says("2")
+    before = "s = '\ud83d'⏎x = "
+    assert await stage.after(f"{before}⟦1⟧⏎", Deed.REWRITE) == show(f"{before}2⏎")
+    (call,) = stage.script.calls()
+    assert call["prefix"] == show("s = '\ufffd'⏎x = ")
+    assert "half a character" in await refusal(stage.edits("⟦s = '\ud83d'⟧⏎", Deed.REFINE_LIGHT))
+
+
+@examples(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from(["___", "\r", "\n", "\r\n", "a()"]), min_size=1, max_size=6).map("".join),
+    st.sampled_from(["b()", "b()\nc()", "\nb()", "b()\n", "\n"]),
+    st.sampled_from([Deed.FILL_HOLES, Deed.REWRITE, Deed.REFINE_STRONG]),
+)
+def test_no_edit_joins_or_splits_line_ends_around_it(
+    shared: Stage, source: str, raw: str, deed: Deed
+) -> None:
+    shared.script.says(raw)
+    selection = source if deed is Deed.FILL_HOLES else source.strip().split("\n")[0].split("\r")[0]
+    if not selection or (deed is Deed.FILL_HOLES and "___" not in source):
+        return
+    start = source.index(selection)
+    snapshot, _, _ = opened(f"⟦{source}⟧", "plaintext")
+    try:
+        edits = run(carry_out(Offer(deed, URI, 1, start, start + len(selection)), snapshot, shared.means()))
+    except Refused:
+        return
+    for edit in edits:
+        before, after = source[: edit.start], source[edit.end :]
+        assert not line_ends.splits_or_joins(before, edit.new, after)

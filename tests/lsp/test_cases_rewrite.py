@@ -107,6 +107,26 @@ async def test_case_with_crlf(client: Client, language: str, marked: str, raw: s
     assert result == show(after.replace("⏎", "␍⏎"))
 
 
+@pytest.mark.parametrize(
+    ("language", "marked"),
+    [
+        ("html", "<p>␍⏎<script>let q = ⟦1⟧</script>␍⏎"),
+        ("html", "<script>let q = ⟦1⟧</script>␍⏎"),
+        ("markdown", f"# a␍⏎␍⏎{FENCE}python␍⏎q = ⟦1⟧"),
+    ],
+)
+@on_loop
+async def test_in_a_region_without_a_line_end_a_text_has_the_documents(
+    client: Client, language: str, marked: str
+) -> None:
+    client.script.says("2⏎b = 3")
+    document, action = await open_with_action(client, marked, REWRITE, language)
+    edit = (await resolve(client, action))["edit"]
+    after = document.with_workspace_edit(edit)
+    assert "\r\n" in edit["documentChanges"][0]["edits"][0]["newText"]
+    assert "\n" not in after.replace("\r\n", "")
+
+
 @on_loop
 async def test_the_engine_sees_what_is_around_the_selection_and_only_when_an_action_is_chosen(
     client: Client,

@@ -14,7 +14,7 @@ import tree_sitter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon_lsp.documents import Cell, CellText, Change, Documents, LastChange, Snapshot
+from tenon_lsp.documents import Cell, CellText, Change, Documents, LastChange, Snapshot, name_of, path_of
 from tenon_lsp.positions import Encoding, Position
 from tenon_lsp.syntax import Syntax
 
@@ -198,7 +198,7 @@ def test_a_document_that_is_not_open_is_not_followed() -> None:
     documents = Documents(Encoding.UTF_16)
     assert not documents.change(URI, 2, [Change(None, "x")])
     assert documents.snapshot(URI) is None
-    assert documents.version(URI) is None
+    assert documents.edition(URI) is None
     documents.close(URI)
     documents.focus(URI)
 
@@ -329,7 +329,7 @@ def test_closing_frees_text_and_tree() -> None:
     del syntax
     gc.collect()
     assert documents.snapshot(URI) is None
-    assert documents.version(URI) is None
+    assert documents.edition(URI) is None
     assert gone() is None
 
 
@@ -343,3 +343,61 @@ def test_a_change_frees_the_trees_before_it() -> None:
     documents.change(URI, 2, [edit(0, 0, "y")])
     gc.collect()
     assert gone() is None
+
+
+def test_a_document_opened_anew_has_another_edition_though_its_version_is_the_same() -> None:
+    documents = opened("x = 1")
+    first = now(documents).edition
+    documents.close(URI)
+    documents.open(URI, "python", 1, "y = 2")
+    second = now(documents).edition
+    documents.open(URI, "python", 1, "y = 2")
+    assert first.version == second.version == now(documents).version == 1
+    assert len({first, second, now(documents).edition}) == 3
+    assert documents.edition(URI) == now(documents).edition
+
+
+def test_a_cell_is_kept_in_its_notebooks_file() -> None:
+    documents = opened("x = 1")
+    assert now(documents).file_uri == URI
+    documents.set_cells(NOTEBOOK, [Cell(URI, is_code=True)])
+    assert now(documents).file_uri == NOTEBOOK
+
+
+def test_a_cell_of_an_unknown_notebook_is_kept_where_its_uri_says() -> None:
+    documents = Documents(Encoding.UTF_16)
+    uri = "vscode-notebook-cell:/work/n%20b.ipynb#W1"
+    documents.open(uri, "python", 1, "x = 1")
+    assert path_of(now(documents, uri).file_uri) == Path("/work/n b.ipynb")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///work/a%00b.py",
+        "file://[bad",
+        "file://[bad/a.py",
+        "file:///%00",
+        "file:",
+        "",
+        "file:///\ud83d",
+    ],
+)
+def test_a_uri_that_no_file_can_have_has_no_path(uri: str) -> None:
+    assert path_of(uri) is None
+    assert name_of(uri).is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("untitled:/work/.env", "/work/.env"),
+        ("untitled:Untitled-1", "/Untitled-1"),
+        ("vscode-remote://ssh/work/%2Eenv?a#b", "/work/.env"),
+        ("memfs://[bad/.env", "/.env"),
+        ("a.py", "/a.py"),
+        ("", "/"),
+    ],
+)
+def test_any_uri_names_a_path(uri: str, name: str) -> None:
+    assert name_of(uri) == Path(name)

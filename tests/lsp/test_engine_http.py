@@ -336,7 +336,9 @@ async def test_any_text_can_be_sent(script: Script) -> None:
     with real(script) as url:
         async with staged(url) as stage:
             assert (
-                await stage.text(FillRequest.single("s = '\u2028😀\x85'\nx = ", "\n" + "y\n" * 100_000))
+                await stage.text(
+                    FillRequest.single("s = '\ud83d\u2028😀\x85'\nx = ", "\ude00\n" + "y\n" * 100_000)
+                )
                 == "1"
             )
 

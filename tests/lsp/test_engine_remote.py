@@ -298,7 +298,7 @@ async def test_any_text_can_be_sent() -> None:
     stub = Stub(lambda _: completion("1"))
     request = FillRequest.single("s = '\ud800\u2028😀'\nx = ", "\n")
     await filled(Completions(), stub, request)
-    assert stub.asked[0].message["prompt"] == "s = '\ud800\u2028😀'\nx = "
+    assert stub.asked[0].message["prompt"] == "s = '\ufffd\u2028😀'\nx = "  # no encoding can hold a half
 
 
 @on_loop
@@ -581,3 +581,13 @@ def test_an_endpoint_does_not_show_its_secrets() -> None:
     assert endpoint.name == "example.com:8443"
     assert TOKEN not in repr(endpoint)
     assert json.dumps(endpoint.name)
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://localhost:99999999", "http://user:secret@/"])
+@on_loop
+async def test_an_address_that_is_none_is_told_in_a_sentence_about_the_setting(url: str) -> None:
+    engine = engine_for(EngineSettings(url=url), Listeners())
+    with pytest.raises(EngineError, match=r"the setting engine\.url is no address") as caught:
+        await engine.fill(REQUEST)
+    assert "secret" not in str(caught.value)
+    await engine.close()

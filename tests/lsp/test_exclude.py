@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tenon_lsp.exclude import Exclusions, disabled_by
+from tenon_lsp.exclude import Exclusions, disabled_by, not_patterns
 
 SECRET_NAMES = (
     *(".env", ".env.local", ".env.example", "prod.env", ".envrc", ".ENV", "secrets.yaml", "secrets.py"),
@@ -246,3 +246,22 @@ def write(path: Path, text: str) -> None:
     """A file with this text, in folders that are made for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+@pytest.mark.parametrize("bad", ["[z-a]", "[a-\\]", "!", "\\", "["])
+def test_a_line_that_is_no_pattern_is_left_out_and_the_others_hold(tmp_path: Path, bad: str) -> None:
+    write(tmp_path / ".gitignore", f"build/\n{bad}\n*.log\n")
+    exclusions = Exclusions([tmp_path], ["private/", bad, "*.tmp"])
+    for name in ("build/a", "a.log", "private/a", "a.tmp"):
+        assert exclusions.reason(tmp_path / name)
+    assert exclusions.reason(tmp_path / "a.py") == ""
+    assert disabled_by([bad, "*.cfg"], tmp_path / "a.cfg", [tmp_path]) == "*.cfg"
+    assert not_patterns(["private/", bad, "", "# a comment"]) == [bad]
+
+
+def test_what_is_no_file_here_is_excluded_by_its_name(tmp_path: Path) -> None:
+    exclusions = Exclusions([tmp_path], ["private/", "!.env.example"])
+    assert exclusions.reason_by_name(Path("/elsewhere/.env"))
+    assert exclusions.reason_by_name(Path("/elsewhere/private/a.py"))
+    assert exclusions.reason_by_name(Path("/elsewhere/.env.example")) == ""
+    assert exclusions.reason_by_name(Path("/Untitled-1")) == ""

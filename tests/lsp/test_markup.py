@@ -403,3 +403,10 @@ def test_no_mark_is_left_without_its_other_half(paragraph: str, column: int, raw
     assume(not (before.endswith("*") and after.startswith("*")))  # inside a mark
     text = markup.cut(raw, place_at(f"{before}█{after}"))
     assert literal_marks(before + text + after) <= literal_marks(before + after)
+
+
+@pytest.mark.parametrize("unit", ["*a_", "[a](", "\t", "\t>", "> ", "- "])
+def test_a_line_of_any_length_is_read_near_its_end(unit: str) -> None:
+    place = place_at(f"{unit * 20_000}`a█")
+    assert markup.markup_at(place) is Markup.CODE_SPAN
+    assert markup.cut("b` c", place) in "b` c"

@@ -225,3 +225,17 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from(["markdown", "html"]))
 def test_every_place_of_any_text_is_in_its_region(source: str, language: str) -> None:
     check_everywhere(opened(source, language))
+
+
+def test_a_fence_that_yaml_cannot_be_parsed_in_is_still_a_region() -> None:
+    region = at(f"# t\n\n{T}yaml\n{'- ' * 260}█\n{T}\n")
+    assert region.language == "yaml"
+    assert region.syntax is not None
+    assert region.syntax.errors == ()
+
+
+def test_fences_that_are_nested_without_end_are_read_to_a_depth() -> None:
+    source = "".join("`" * (403 - depth) + "markdown\n" for depth in range(400))
+    region = region_at(opened(source), len(source))
+    assert region.language == "markdown"
+    assert region.text.count("\n") == 397

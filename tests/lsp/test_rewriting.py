@@ -10,7 +10,7 @@ from tests.lsp.document import at_selection, show
 from tenon_lsp.documents import Documents
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Encoding
-from tenon_lsp.rewriting import fitting, parses_as_well
+from tenon_lsp.rewriting import fitting, parses_as_well, with_line_ends
 
 FENCE, TILDES = "```", "~~~"
 URI = "file:///work/file"
@@ -204,3 +204,20 @@ def test_what_fits_has_the_words_of_the_model_and_parses(marked: str, new: str, 
         written = [line.strip() for line in new.split("\n") if line.strip()]
         assert [line.strip() for line in text.split("\n") if line.strip()] in (written, written[1:-1])
         assert parses_as_well(text, place)
+
+
+@pytest.mark.parametrize(
+    ("marked", "language", "line_end"),
+    [
+        ("<p>␍⏎<script>⟦a⟧</script>⏎", "html", "\r\n"),
+        ("<script>⟦a⟧</script>␍⏎<p>⏎", "html", "\r\n"),
+        ("␍⏎a⏎⟦a⟧␍⏎", "python", "\n"),
+        ("a␍⟦a⟧", "python", "\r"),
+        ("⟦a⟧", "python", "\n"),
+    ],
+)
+def test_a_text_has_the_line_end_that_the_document_has_nearest(
+    marked: str, language: str, line_end: str
+) -> None:
+    place, _ = selected(marked, language)
+    assert with_line_ends("b\r\nc\rd\ne", place) == line_end.join("bcde")

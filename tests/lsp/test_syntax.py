@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 import tree_sitter
 from hypothesis import given, settings
@@ -52,6 +56,7 @@ PIECES = [
     "[",
     '"',
     "\r\n",
+    "\r",
     " ",
     "#",
     "if x:\n",
@@ -94,7 +99,8 @@ def test_spans_are_characters_of_the_text(source: str, data: st.DataObject) -> N
     assert 0 <= node_start <= node_end <= len(source)
     node = syntax.node_at(start)
     assert node.text is not None
-    assert source[node_start:node_end] == node.text.decode("utf-8", "surrogatepass")
+    text = node.text.decode("utf-8", "surrogatepass")
+    assert re.sub(r"\r(?!\n)", "\n", source)[node_start:node_end] == text
 
 
 def test_scopes_come_outermost_first() -> None:
@@ -150,3 +156,61 @@ def test_a_place_that_does_not_parse_is_an_error() -> None:
     assert parsed("x = 1\n").errors == ()
     assert parsed("x = = 1\n").errors
     assert parsed("é = (1\n").errors
+
+
+DEEP = [
+    "- " * 260,
+    "? " * 300,
+    ": " * 300,
+    "- ? " * 150,
+    "a: 1\n" + "- " * 255,
+    "'x' " + "- " * 300,
+    "| " + "? " * 600,
+    "".join(" " * depth + "a:\n" for depth in range(800)),
+    "".join(" " * depth + "-\r" for depth in range(800)),
+    "".join(" " * (20 * depth) + "- " * 10 + "\n" for depth in range(30)),
+]
+READ_DEEP = """
+import sys
+from tenon_lsp.syntax import Syntax
+
+deep = sys.stdin.buffer.read().decode()
+Syntax.parse(deep, "yaml").tree
+before = Syntax.parse("a: 1\\n", "yaml")
+before.refresh()
+within = before.edited(5, 5, "\\n" + deep)
+print(within.errors, within.scopes(9), within.kind_at(9))
+after = within.edited(5, 6 + len(deep), "")
+print(after.tree.root_node)
+"""
+
+
+@pytest.mark.parametrize("deep", DEEP, ids=range(len(DEEP)))
+def test_yaml_that_is_nested_too_deep_to_parse_ends_no_process(deep: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", READ_DEEP], input=deep.encode(), capture_output=True, check=True, timeout=60
+    )
+    inside, after = run.stdout.decode().splitlines()
+    assert inside == "() () Kind.CODE"
+    assert after == str(parsed("a: 1\n", "yaml").tree.root_node)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "- " * 60 + "a",
+        "- a\n" * 1000,
+        "".join(f"{'  ' * depth}a:\n{'  ' * depth}- b\n" for depth in range(60)),
+        "{" + "a: 1, b: -1, " * 200 + "}",
+        "[" * 300 + "]" * 300,
+        "a: " + "b-c:d?e " * 200,
+    ],
+)
+def test_yaml_that_is_only_long_has_a_tree(source: str) -> None:
+    assert parsed(source, "yaml").tree.root_node.end_byte > 0
+
+
+def test_lines_that_end_with_a_lone_cr_are_lines_of_the_tree() -> None:
+    syntax = parsed("x = 1\r" * 20_000 + "def f():\r    return 1\r")
+    assert syntax.errors == ()
+    assert [scope.kind for scope in syntax.scopes(len(syntax.source) - 1)] == ["function_definition"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tenon_lsp.engines.client import Engine, EngineError, EngineFault
 from tenon_lsp.engines.connection import Endpoint
@@ -49,7 +50,17 @@ def _endpoint(settings: EngineSettings) -> Endpoint:
     ca_file = _expanded(Path(settings.ca_file)) if settings.ca_file else None
     if settings.url.startswith(_SOCKET):
         return Endpoint.at_socket(settings.url.removeprefix(_SOCKET), token=token)
+    if not _has_host(settings.url):
+        raise _unusable("the setting engine.url is no address of a server, such as https://localhost:8012")
     return Endpoint(settings.url, token=token, ca_file=ca_file)
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # also of a port that is none
+        return False
 
 
 def _token(path: Path) -> str:

@@ -115,7 +115,7 @@ class Connection:
             async with self._client.stream(
                 method,
                 self.endpoint.address(route),
-                content=None if message is None else json.dumps(message).encode("ascii"),
+                content=None if message is None else _body(message),
                 headers={**headers, **content_type},
                 timeout=httpx.Timeout(silence_s, connect=CONNECT_S),
             ) as response:
@@ -253,11 +253,17 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
         return httpx.create_ssl_context()
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError, of what is no certificate, is one
-        reason = error.strerror or "it holds no certificate"
+    except (OSError, ValueError) as error:  # ssl.SSLError, of what is no certificate, is an OSError
+        reason = getattr(error, "strerror", None) or "it holds no certificate"
         raise EngineError(
             EngineFault.UNAVAILABLE, f"the CA file {ca_file} cannot be used ({reason})"
         ) from None
+
+
+def _body(message: Mapping[str, object]) -> bytes:
+    """JSON that every side can read: a half of a character, which has no UTF-8 form, becomes U+FFFD."""
+    text = json.dumps(message, ensure_ascii=False)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode("utf-8")
 
 
 async def _read(response: httpx.Response) -> bytes:

@@ -20,10 +20,15 @@ _LINES_BELOW_AT_MOST = 40
 _PARAGRAPH_CHARACTERS_AT_MOST = 1_000  # on either side of the place
 _SENTENCES_TRIED = 8  # as where to begin to read a longer paragraph
 
+# A gap is taken whole or not at all: long ones would else be tried at every length.
+_GAP = r"(?:(?<=[ \t])|[ \t]+)"
 _START = re.compile(
-    r"(?P<quote>(?:[ \t]*>)+)?[ \t]*(?P<marker>[-+*]|\d{1,9}[.)]|#{1,6})?(?:[ \t]+(?P<task>\[[ xX]\]))?[ \t]*"
+    r"(?P<quote>(?:[ \t]*>)+)?[ \t]*(?![ \t])(?P<marker>[-+*]|\d{1,9}[.)]|#{1,6})?"
+    rf"(?:{_GAP}(?P<task>\[[ xX]\]))?[ \t]*"
 )
-_LONE_MARKER = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)]|#{1,6}|[|>])?(?:[ \t]+\[[ xX]?\]?)?[ \t]*")
+_LONE_MARKER = re.compile(
+    rf"[ \t>]*(?![ \t>])(?:[-+*]|\d{{1,9}}[.)]|#{{1,6}}|\|)?(?:{_GAP}\[[ xX]?\]?)?[ \t]*"
+)
 _INDENT_OF_CODE = re.compile(r" {0,3}\t[ \t]*| {4}[ \t]*")
 _TARGET = re.compile(r"[^\s)]*(?=\s+(?![\s\"'(]))")  # of a link, up to where it has a space
 _DANGLING = re.compile(r"(?:^|(?<=[\s(]))[*_~`\[]+\Z")  # the first half of a mark that is cut in two

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from tenon_lsp.markup.blocks import NOTHING_OPEN, Role, State, begins_block, step
 
+_LINE_CHARACTERS_AT_MOST = 1_000  # of a longer line, its end is read
+
 _MARK = re.compile(
     r"(?=[\\:<`*_~!\[\]])(?:"  # spares the engine nearly all of the text
     r"\\."
@@ -72,6 +74,7 @@ def marks(text: str) -> list[int]:
 
 def left_open(line: str) -> str:
     """The innermost of code span, link text and link target in which `line` ends: its mark, else nothing."""
+    line = line[-_LINE_CHARACTERS_AT_MOST:]
     opened = [each for each in _unmatched_between(line, 0, len(line)) if each.is_opener]
     return next((each.mark.lstrip("!") for each in reversed(opened) if each.mark[-1] in "`[("), NOTHING_OPEN)
 
