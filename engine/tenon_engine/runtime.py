@@ -145,6 +145,11 @@ def stop(address: Address) -> None:
             os.kill(address.pid, reason)
         if not is_alive(files, patience_s=END_S):
             return
+        latest = find(address.model)
+        if (
+            latest is not None and latest.pid != address.pid
+        ):  # somebody who waited for it to end has begun another
+            return
     raise DaemonError(f"the engine (process {address.pid}) does not end")
 
 

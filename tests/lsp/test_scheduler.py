@@ -480,14 +480,20 @@ class Requests(RuleBasedStateMachine):
         self.pauses = Pauses()
         self.scheduler = Scheduler(sleep=self.pauses)
         self.asked: list[Asked] = []
+        self.is_closing = False
         self.prefetches: list[tuple[str, Work]] = []
 
     @rule(uri=URIS, pause_ms=st.sampled_from([0.0, 30.0]), stops_at_once=st.booleans(), turns=TURNS)
     def ask(self, uri: str, pause_ms: float, stops_at_once: bool, turns: int) -> None:
-        self._unwant(uri)
         work = Work(result=str(len(self.asked)), stops_at_once=stops_at_once)
-        run = self.scheduler.run(uri, pause_ms, work)
-        self.asked.append(Asked(uri, work, self.loop.create_task(run)))
+
+        async def begin() -> str:
+            self._unwant(uri)  # as `run` does in the same turn; what came before it began does not touch it
+            asked.is_wanted = not self.is_closing
+            return await self.scheduler.run(uri, pause_ms, work)
+
+        asked = Asked(uri, work, self.loop.create_task(begin()))
+        self.asked.append(asked)
         self.loop.run_until_complete(settle(turns))
 
     @rule(uri=URIS, stops_at_once=st.booleans(), turns=TURNS)
@@ -498,9 +504,13 @@ class Requests(RuleBasedStateMachine):
 
     @rule(uri=URIS, is_key=st.booleans(), turns=TURNS)
     def end_work(self, uri: str, is_key: bool, turns: int) -> None:
-        self._unwant(uri)
         end = self.scheduler.cancel if is_key else self.scheduler.drop
-        self._do(lambda: end(uri), turns)
+
+        def act() -> None:
+            self._unwant(uri)
+            end(uri)
+
+        self._do(act, turns)
 
     @rule(turns=TURNS)
     def end_pauses(self, turns: int) -> None:
@@ -510,9 +520,13 @@ class Requests(RuleBasedStateMachine):
     @rule(data=st.data(), turns=TURNS)
     def cancel_request(self, data: st.DataObject, turns: int) -> None:
         asked = data.draw(st.sampled_from(self.asked))
-        if not asked.task.done():
-            asked.is_cancelled, asked.is_wanted = True, False
-        self._do(asked.task.cancel, turns)
+
+        def act() -> None:
+            if not asked.task.done():
+                asked.is_cancelled, asked.is_wanted = True, False
+            asked.task.cancel()
+
+        self._do(act, turns)
 
     @precondition(lambda self: self._works())
     @rule(data=st.data(), error=st.sampled_from([None, ValueError("no numbers")]), turns=TURNS)
@@ -550,9 +564,7 @@ class Requests(RuleBasedStateMachine):
     def teardown(self) -> None:
         for work in self._works():
             work.may_stop.set()
-        self._unwant(A)
-        self._unwant(B)
-        self.loop.run_until_complete(self.scheduler.close())
+        self.loop.run_until_complete(self._close())
         self.loop.run_until_complete(settle())
         for asked in self.asked:
             assert asked.task.done()
@@ -578,6 +590,12 @@ class Requests(RuleBasedStateMachine):
 
     def _works(self) -> list[Work]:
         return [asked.work for asked in self.asked] + [work for _, work in self.prefetches]
+
+    async def _close(self) -> None:
+        self.is_closing = True
+        self._unwant(A)
+        self._unwant(B)
+        await self.scheduler.close()
 
     def _do(self, action: Callable[[], object], turns: int) -> None:
         async def act() -> None:
