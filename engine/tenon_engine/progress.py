@@ -8,5 +8,14 @@ Progress = Callable[[str, int, int], None]
 """Told often: the stage ("wait", "fetch", "verify", "convert"), bytes done, bytes in all (0: unknown)."""
 
 
+STAGES = {
+    "wait": "waiting for another tenon that fetches the same files",
+    "fetch": "fetching",
+    "verify": "checking",
+    "convert": "converting",
+}
+"""How a user is told of a stage."""
+
+
 def silent(stage: str, done_bytes: int, total_bytes: int) -> None:
     """The default Progress: tells nobody."""

@@ -22,10 +22,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tenon_engine import excerpt
-from tenon_engine.commands.loading import STAGES
 from tenon_engine.errors import BusyError, EngineError
 from tenon_engine.fill_queue import RETRY_AFTER_S, Fill, FillQueue, Listener
-from tenon_engine.progress import Progress
+from tenon_engine.progress import STAGES, Progress
 from tenon_engine.wire import EngineInfo, FillRequest, FillResult, FillStep, Hole, HoleFill, Stopped
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from tenon_lsp.documents import Snapshot
 from tenon_lsp.engines.client import Engine
 from tenon_lsp.hunks import Edit, hunks
 from tenon_lsp.place import Place
+from tenon_lsp.session import ACTION
 from tenon_lsp.settings import Settings
 from tenon_lsp.syntax import Kind
 from tenon_lsp.trim import best, trim
@@ -197,7 +198,7 @@ async def _ask(
         instruction=means.instruction,
         candidates=candidates,
         deadline_ms=DEADLINE_MS,
-        session=f"{place.snapshot.uri}#action",
+        session=place.snapshot.uri + ACTION,
     )
     return await means.engine.fill(request, means.on_step)
 

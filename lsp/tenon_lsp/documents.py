@@ -180,23 +180,23 @@ class Documents:
         return [(each.uri, each.text.source) for each in found]
 
     def _file_uri(self, uri: str) -> str:
-        for notebook_uri, cells in self._notebooks.items():
-            if any(cell.uri == uri for cell in cells):
-                return notebook_uri
+        if (notebook_uri := self._notebook_of(uri)) is not None:
+            return notebook_uri
         # A cell whose notebook is not known, or no longer: its own uri has the notebook's path.
         return f"file:{uri[len(_CELL_SCHEME) :]}" if uri.lower().startswith(_CELL_SCHEME) else uri
 
     def _cells_before(self, uri: str) -> tuple[CellText, ...]:
-        for cells in self._notebooks.values():
-            uris_in_order = [cell.uri for cell in cells]
-            if uri in uris_in_order:
-                before = cells[: uris_in_order.index(uri)]
-                return tuple(
-                    CellText(self._documents[cell.uri].text.source, cell.is_code)
-                    for cell in before
-                    if cell.uri in self._documents
-                )
-        return ()
+        before = itertools.takewhile(lambda cell: cell.uri != uri, self.cells(self._notebook_of(uri) or ""))
+        return tuple(
+            CellText(self._documents[cell.uri].text.source, cell.is_code)
+            for cell in before
+            if cell.uri in self._documents
+        )
+
+    def _notebook_of(self, uri: str) -> str | None:
+        """The notebook that has this cell."""
+        holders = (name for name, cells in self._notebooks.items() if any(cell.uri == uri for cell in cells))
+        return next(holders, None)
 
 
 @dataclasses.dataclass(slots=True)

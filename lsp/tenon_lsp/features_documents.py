@@ -9,7 +9,6 @@ from lsprotocol import types
 
 from tenon_lsp import convert, related
 from tenon_lsp.server import TenonServer
-from tenon_lsp.session import ACTION
 
 _log = logging.getLogger(__name__)
 
@@ -48,9 +47,7 @@ def _add_texts(server: TenonServer) -> None:
 
 
 def _change(server: TenonServer, document: types.VersionedTextDocumentIdentifier, events: Any) -> None:
-    server.session.scheduler.cancel(document.uri)
-    server.session.scheduler.drop(document.uri + ACTION)
-    if not server.session.documents.change(document.uri, document.version, convert.changes(events)):
+    if not server.session.change(document.uri, document.version, convert.changes(events)):
         _log.warning("a change of a document that is not open is ignored")
     server.refresh_later(document.uri)
     server.warm()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from tenon_lsp.documents import Snapshot
 from tenon_lsp.regions import Region, region_at
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +51,14 @@ class Place:
         """The line's text after the place, without the line end."""
         _, line_end = self.snapshot.text.line_span(self.snapshot.text.line_of(self.end))
         return self.snapshot.text.source[self.end : line_end]
+
+    @property
+    def line_end(self) -> str:
+        """The line end that the document, not just the region, has nearest before the place, else after it."""
+        text = self.snapshot.text
+        line = max(text.line_of(self.start) - 1, 0)
+        nearest = _LINE_END.search(text.source, text.line_span(line)[1])
+        return nearest.group() if nearest else "\n"
 
     @property
     def language(self) -> str:

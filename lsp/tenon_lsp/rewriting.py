@@ -10,7 +10,6 @@ from tenon_lsp.markup import blocks
 from tenon_lsp.place import Place
 
 _WRAPPER = re.compile(r"\A(`{3,}|~{3,})([^\n]*)\n(.*\n|)[ \t]*\1[ \t]*\Z", re.DOTALL)
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _OPENS_BLOCK = re.compile(r"(?:[:{(\[]|\b(?:do|then))\s*\Z")
 
 
@@ -22,11 +21,8 @@ def fitting(new: str, old: str, place: Place) -> str:
 
 
 def with_line_ends(new: str, place: Place) -> str:
-    """`new` with the line end that the document, not just the region, has nearest before the place, else after it."""
-    text = place.snapshot.text
-    line = max(text.line_of(place.start) - 1, 0)
-    nearest = _LINE_END.search(text.source, text.line_span(line)[1])
-    return line_ends.to_lf(new).replace("\n", nearest.group() if nearest else "\n")
+    """`new` with the line ends of the document around the place."""
+    return line_ends.to_lf(new).replace("\n", place.line_end)
 
 
 def parses_as_well(new: str, place: Place) -> bool:

@@ -74,9 +74,9 @@ class TenonServer(LanguageServer):
             engine=self._new_engine(settings),
             scheduler=Scheduler(),
             status=Status(self._show),
+            settings=settings,
         )
         self.follow_folders()
-        self.session.configure(settings)
         self.inline = Inline(self.session)
         self._complain(complaints)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tenon_engine.wire import EngineInfo, ExtraFile
 from tenon_lsp.context import Budget
-from tenon_lsp.documents import Documents, Snapshot, name_of, path_of
+from tenon_lsp.documents import Change, Documents, Snapshot, name_of, path_of
 from tenon_lsp.engines.client import Engine
 from tenon_lsp.exclude import Exclusions, disabled_by, not_patterns
 from tenon_lsp.place import Place
@@ -81,6 +81,12 @@ class Session:
         """Follow a document; nothing of one that was open under this name stays."""
         self.forget(uri)
         self.documents.open(uri, language, version, source)
+
+    def change(self, uri: str, version: int, changes: Iterable[Change]) -> bool:
+        """Follow a change: a key was typed, work on the text before it is over. False when the document is not open."""
+        self.scheduler.cancel(uri)
+        self.scheduler.drop(uri + ACTION)
+        return self.documents.change(uri, version, changes)
 
     def forget(self, uri: str) -> None:
         """A document was closed: nothing of it stays."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tree_sitter
 
+from tenon_engine import line_ends
 from tenon_lsp import languages, markup
 from tenon_lsp.brackets import closed, surplus
 from tenon_lsp.excerpt import without
@@ -78,7 +79,7 @@ def best(
 
 
 def _trim(text: str, ground: _Ground) -> Trimmed:
-    piece = _LINE_END.sub("\n", text)
+    piece = line_ends.to_lf(text)
     fired: set[str] = set()
     for _ in range(_PASSES_AT_MOST):
         changed = _apply(piece, ground, fired)
@@ -107,6 +108,7 @@ class _Ground:
         self.place = place
         self.one_line = one_line
         self.before, self.after = place.before, place.after
+        self.line_end = place.line_end
         row = languages.find(place.language)
         self.is_prose = row is not None and row.is_prose
         self.start = place.region.inside(place.start)
@@ -114,16 +116,6 @@ class _Ground:
         if place.region.syntax and not self.is_prose:
             end = place.region.inside(place.end)
             self._filled[""], self.start = without(place.region.syntax, self.start, end)
-
-    @functools.cached_property
-    def line_end(self) -> str:
-        """The line end that the document has nearest before the place, else after it."""
-        text = self.place.snapshot.text
-        line = max(text.line_of(self.place.start), 1)
-        if line >= text.line_count:
-            return "\n"
-        found = _LINE_END.search(text.source, text.line_span(line - 1)[1])
-        return found.group() if found else "\n"
 
     @functools.cached_property
     def below(self) -> list[str]:

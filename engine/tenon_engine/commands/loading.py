@@ -8,18 +8,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import TYPE_CHECKING
 
 from tenon_engine.config import EngineConfig
-from tenon_engine.progress import Progress, silent
+from tenon_engine.progress import STAGES, Progress, silent
 
 if TYPE_CHECKING:
     from tenon_engine.engine import Engine
     from tenon_engine.models.base import Model
-
-STAGES = {
-    "wait": "waiting for another tenon that fetches the same files",
-    "fetch": "fetching",
-    "verify": "checking",
-    "convert": "converting",
-}
 
 
 def load_engine(config: EngineConfig) -> Engine:

@@ -35,7 +35,17 @@ def load(name: str, config: EngineConfig, progress: Progress = silent) -> Model:
         from tenon_engine.models.embedded import load_embedded
 
         return load_embedded(config, progress)
-    raise UnknownModelError(f"there is no model {name!r}; supported: {', '.join(names())}")
+    raise _unknown(name)
+
+
+def check(name: str) -> None:
+    """Refuse what `load` would not understand, without loading anything."""
+    if name != EMBEDDED and not name.startswith(SCRIPTED_PREFIX):
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> UnknownModelError:
+    return UnknownModelError(f"there is no model {name!r}; supported: {', '.join(names())}")
 
 
 def names() -> tuple[str, ...]:

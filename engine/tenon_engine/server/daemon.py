@@ -22,7 +22,7 @@ import uvicorn
 
 from tenon_engine import __version__, runtime
 from tenon_engine.config import EngineConfig
-from tenon_engine.errors import BadRequestError, UnknownModelError
+from tenon_engine.errors import BadRequestError
 from tenon_engine.models import registry
 from tenon_engine.progress import Progress
 from tenon_engine.runtime import Address, DaemonError
@@ -100,7 +100,7 @@ def serve_user(service: Service, *, linger_s: float | None) -> None:
 
 def serve_at(service: Service, place: Place, *, token: str | None, certificate: Certificate | None) -> None:
     """Serve at that place until told to end, beside whatever else serves this user."""
-    _refuse_unknown(service.config.model)
+    registry.check(service.config.model)  # a typing error is told at once
     if isinstance(place, TcpPlace) and token is None:
         raise BadRequestError("whoever reaches a HOST:PORT could use the engine: --token-file FILE is needed")
     if certificate is not None:
@@ -187,19 +187,13 @@ class _Daemon(uvicorn.Server):
 def _anywhere(service: Service) -> Service:
     """The same, fit for a process that stands in the runtime folder: it must not keep its starter's in use."""
     config = service.config
-    _refuse_unknown(config.model)
+    registry.check(config.model)
     os.environ[runtime.FOLDER_VARIABLE] = str(folder := runtime.folder())
     absolute = dataclasses.replace(
         config, model=runtime.full_name(config.model), home=config.home and config.home.absolute()
     )
     os.chdir(folder)
     return dataclasses.replace(service, config=absolute)
-
-
-def _refuse_unknown(model: str) -> None:
-    """What loading would refuse: a typing error is told at once, not by a server that fails every request."""
-    if model != registry.EMBEDDED and not model.startswith(registry.SCRIPTED_PREFIX):
-        raise UnknownModelError(f"there is no model {model!r}; supported: {', '.join(registry.names())}")
 
 
 @contextlib.contextmanager

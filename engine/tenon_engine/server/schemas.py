@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from tenon_engine.engine import MAX_CANDIDATES, MAX_TEMPERATURE, MAX_TOKENS
 from tenon_engine.errors import BadRequestError
-from tenon_engine.wire import ExtraFile, FillRequest, Hole, Segment
+from tenon_engine.wire import FillRequest, request_from_json
 
 HOLES_MAX = 256
 DEADLINE_MS_MAX = 24 * 3600 * 1000
@@ -112,19 +112,4 @@ def parse(form: type[F], body: bytes) -> F:
 
 def to_request(form: FillForm) -> FillRequest:
     """The request on the engine's own wire."""
-    return FillRequest(
-        segments=tuple(map(_segment, form.segments)),
-        path=form.path,
-        language=form.language,
-        extra=tuple(ExtraFile(file.path, file.text) for file in form.extra),
-        instruction=form.instruction,
-        candidates=form.candidates,
-        temperature=form.temperature,
-        seed=form.seed,
-        deadline_ms=form.deadline_ms,
-        session=form.session,
-    )
-
-
-def _segment(form: str | HoleForm) -> Segment:
-    return form if isinstance(form, str) else Hole(form.max_tokens, form.text, form.strength)
+    return request_from_json(form.model_dump(exclude={"model", "stream", "steps"}))
