@@ -10,18 +10,15 @@ is ready.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import enum
-import gc
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from tenon_engine import excerpt
+from tenon_engine import excerpt, memory
 from tenon_engine.errors import BusyError, EngineError
 from tenon_engine.fill_queue import RETRY_AFTER_S, Fill, FillQueue, Listener
 from tenon_engine.progress import STAGES, Progress
@@ -158,7 +155,7 @@ class Worker:
                 with self._fillers(engine):
                     self._await_end()
                 del engine
-                _free_memory()
+                memory.free()
                 self._tell_subscribers()
 
     def _take_up(self) -> bool:
@@ -294,11 +291,3 @@ def _tell(fill: Fill, event: FillStep | FillResult | EngineError) -> None:
         fill.listener(event)
     except Exception:
         logger.exception("the listener of a fill failed")
-
-
-def _free_memory() -> None:
-    """Give what is not used back to the system; glibc keeps most of the weights otherwise."""
-    gc.collect()
-    if sys.platform == "linux":
-        with contextlib.suppress(AttributeError):  # another C library
-            ctypes.CDLL(None).malloc_trim(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -18,7 +19,7 @@ from tenon_engine import runtime
 from tenon_engine.evaluation.load import typist
 from tenon_engine.evaluation.load.client import Exchange, Place
 from tenon_engine.evaluation.load.figures import missed, percentile, table
-from tenon_engine.evaluation.load.subject import Model, Script
+from tenon_engine.evaluation.load.subject import Model, Script, confirmed_crossed
 from tenon_engine.evaluation.load.typist import Typist
 from tenon_engine.wire import Candidate, FillRequest, FillResult, Hole, HoleFill
 
@@ -94,9 +95,19 @@ def test_an_answer_with_the_word_of_another_client_is_crossed() -> None:
     model, request = Model(Place("http://localhost")), FillRequest.single("", "")
     own, other = typist.words()[:2]
     mine = exchange(0, request, f"{own}.stock <= {own}.reorder_level", f"min({own}s)")
-    assert model.crossed([mine]) == 0
-    assert model.crossed([mine, exchange(0, request, "pass", f"{other}.stock")]) == 1
-    assert model.crossed([dataclasses.replace(mine, client=1)]) == 2
+    another = exchange(0, request, "pass", f"{other}.stock")
+    misled = dataclasses.replace(mine, client=1)
+    assert model.crossed([mine, another, misled]) == [another, misled]
+
+
+def test_a_slip_of_the_model_that_it_repeats_when_it_is_alone_is_not_crossed(folder: Path) -> None:
+    own, other = typist.words()[:2]
+    script = folder / "script.json"
+    script.write_text(json.dumps({"raw": f"{other}.stock"}))
+    address = runtime.start(f"scripted:{script}", linger_s=None)
+    request = FillRequest.single("a = ", "\n", session=own)
+    slip, taken = exchange(0, request, f"{other}.stock"), exchange(0, request, f"{other}.level")
+    assert asyncio.run(confirmed_crossed(Model(Place.of(address)), [slip, taken])) == [taken]
 
 
 def test_a_scripted_answer_that_was_made_for_another_request_is_crossed(folder: Path) -> None:
@@ -104,9 +115,9 @@ def test_a_scripted_answer_that_was_made_for_another_request_is_crossed(folder: 
     calls = [{"prefix": "a = ", "suffix": "\n"}, {"prefix": "b = ", "suffix": "\n"}]
     (folder / "script.json.calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
     first, second = (FillRequest.single(prefix, "\n") for prefix in ("a = ", "b = "))
-    assert script.crossed([exchange(0, first, "answer_0"), exchange(1, second, "answer_1")]) == 0
-    assert script.crossed([exchange(0, first, "answer_1"), exchange(1, second, "answer_0")]) == 2
-    assert script.crossed([exchange(0, first)]) == 1
+    assert not script.crossed([exchange(0, first, "answer_0"), exchange(1, second, "answer_1")])
+    assert len(script.crossed([exchange(0, first, "answer_1"), exchange(1, second, "answer_0")])) == 2
+    assert len(script.crossed([exchange(0, first)])) == 1
 
 
 def test_a_client_types_on_in_one_document_then_in_the_next() -> None:

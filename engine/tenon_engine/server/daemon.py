@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import filelock
 import uvicorn
 
-from tenon_engine import __version__, runtime
+from tenon_engine import __version__, memory, runtime
 from tenon_engine.config import EngineConfig
 from tenon_engine.errors import BadRequestError
 from tenon_engine.models import registry
@@ -156,6 +156,7 @@ class _Daemon(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer first, then load."""
         _allow_many_connections()
+        memory.share_arena()
         await super().startup(sockets)
         self._on_started()
         self._worker.warm()

@@ -18,7 +18,7 @@ import httpx
 from tenon_engine.evaluation.load import typist as typing
 from tenon_engine.evaluation.load.client import Client, Exchange, Place, RefusedError, reused_share
 from tenon_engine.evaluation.load.figures import Figures, memory_mb, percentile, ratio
-from tenon_engine.evaluation.load.subject import Subject, warm_up
+from tenon_engine.evaluation.load.subject import Subject, confirmed_crossed, is_same_alone, warm_up
 from tenon_engine.evaluation.load.typist import Typist
 from tenon_engine.wire import Stopped
 
@@ -52,7 +52,7 @@ async def measure_mixed(subject: Subject, clients: int, seconds: float) -> Figur
     memory, _ = await asyncio.gather(_memory(subject.place.pid, seconds), asyncio.gather(*typists))
     again = await _ask_again(subject, tally.exchanges)
     return _figures(tally, clients=clients, began=began, until=until) | {
-        "crossed": subject.crossed(tally.exchanges),
+        "crossed": len(await confirmed_crossed(subject, tally.exchanges)),
         **again,
         "memory_mb": memory,
         "memory_growth": ratio(memory["end"], memory["middle"]),
@@ -118,11 +118,8 @@ async def _ask_again(subject: Subject, exchanges: Sequence[Exchange]) -> Figures
     if not subject.is_repeatable:
         return {}
     sample = random.Random(0).sample(exchanges, min(ASKED_AGAIN, len(exchanges)))  # noqa: S311
-    same = 0
     async with Client(subject.place) as client:
-        for exchange in sample:
-            alone = await client.fill(dataclasses.replace(exchange.request, session=""))
-            same += alone.texts[:1] == exchange.texts[:1]
+        same = sum([await is_same_alone(client, exchange) for exchange in sample])
     own = sum(typing.words()[each.client] in typing.words_in("\n".join(each.texts)) for each in exchanges)
     return {
         "naming_their_own": ratio(own, len(exchanges)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import tempfile
@@ -43,13 +44,13 @@ class Subject(Protocol):
         """Whether it answers the same to the same request."""
         ...
 
-    def crossed(self, exchanges: Sequence[Exchange]) -> int:
-        """How many answers were not for who got them."""
+    def crossed(self, exchanges: Sequence[Exchange]) -> list[Exchange]:
+        """Those whose answer seems not to be for who got it."""
         ...
 
 
 class Model:
-    """A model: an answer that names another client's word is crossed."""
+    """A model: an answer that names another client's word seems crossed, or is a slip of its own (then always)."""
 
     fills_max = None
     is_repeatable = True
@@ -57,13 +58,13 @@ class Model:
     def __init__(self, place: Place) -> None:
         self.place = place
 
-    def crossed(self, exchanges: Sequence[Exchange]) -> int:
+    def crossed(self, exchanges: Sequence[Exchange]) -> list[Exchange]:
         """See Subject."""
-        return sum(
-            typist.names_another(text, typist.words()[exchange.client])
+        return [
+            exchange
             for exchange in exchanges
-            for text in exchange.texts
-        )
+            if any(typist.names_another(text, typist.words()[exchange.client]) for text in exchange.texts)
+        ]
 
 
 class Script:
@@ -77,13 +78,15 @@ class Script:
         self.place = Place.of(start(write_script(path, entries)))
         self._calls_path = Path(f"{path}.calls.jsonl")
 
-    def crossed(self, exchanges: Sequence[Exchange]) -> int:
+    def crossed(self, exchanges: Sequence[Exchange]) -> list[Exchange]:
         """See Subject."""
         calls = [json.loads(line) for line in self._calls_path.read_text(encoding="utf-8").splitlines()]
         asked = {f"answer_{n}": (call["prefix"], call["suffix"]) for n, call in enumerate(calls)}
-        return sum(
-            asked.get("".join(exchange.texts)) != exchange.request.segments[::2] for exchange in exchanges
-        )
+        return [
+            exchange
+            for exchange in exchanges
+            if asked.get("".join(exchange.texts)) != exchange.request.segments[::2]
+        ]
 
 
 async def warm_up(place: Place, clients: int) -> None:
@@ -94,6 +97,21 @@ async def warm_up(place: Place, clients: int) -> None:
             await client.fill(Typist(number, of="warm-up").next_key())
 
     await asyncio.gather(*map(fill, range(min(clients, WARM_UP_CLIENTS_MAX))))
+
+
+async def confirmed_crossed(subject: Subject, exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Those that seem crossed, less those that are answered the same when they are alone: they got their own."""
+    suspects = subject.crossed(exchanges)
+    if not subject.is_repeatable:
+        return suspects
+    async with Client(subject.place) as client:
+        return [exchange for exchange in suspects if not await is_same_alone(client, exchange)]
+
+
+async def is_same_alone(client: Client, exchange: Exchange) -> bool:
+    """Whether the request gets the same text when nothing else is asked."""
+    alone = await client.fill(dataclasses.replace(exchange.request, session=""))
+    return alone.texts[:1] == exchange.texts[:1]
 
 
 @contextlib.contextmanager

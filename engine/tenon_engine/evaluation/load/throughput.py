@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from tenon_engine.evaluation.load.client import Client, Exchange, Place, reused_share
 from tenon_engine.evaluation.load.figures import Figures, percentile, ratio
-from tenon_engine.evaluation.load.subject import Subject
+from tenon_engine.evaluation.load.subject import Subject, confirmed_crossed
 from tenon_engine.evaluation.load.typist import Typist
 
 MANY_CLIENTS = 8
@@ -36,7 +36,7 @@ async def measure_throughput(subject: Subject, keys: int) -> Figures:
         "fills_ratio": ratios[0],
         "tokens_ratio": ratios[1],
         "reused": reused_share(exchanges),
-        "crossed": subject.crossed(exchanges),
+        "crossed": len(await confirmed_crossed(subject, exchanges)),
     }
 
 
