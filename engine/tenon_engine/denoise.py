@@ -19,6 +19,7 @@ from tenon_engine.sampler import predict
 from tenon_engine.view import Constraint, View
 
 C = TypeVar("C", contravariant=True)
+R = TypeVar("R", bound=Row)
 
 
 class Network(Protocol[C]):
@@ -30,13 +31,13 @@ class Network(Protocol[C]):
 
 
 @dataclasses.dataclass(slots=True)
-class Track(Generic[C]):
+class Track(Generic[C, R]):
     """One candidate: its row, the context it stands on, and how it chooses.
 
     `rank` makes greedy candidates differ: the first slot with a choice takes its rank-th best id (0 = best).
     """
 
-    row: Row
+    row: R
     context: C
     rank: int = 0
     temperature: float = 0.0
@@ -51,7 +52,7 @@ class Track(Generic[C]):
 
 
 @torch.inference_mode()
-def denoise(network: Network[C], plan: Plan, tracks: Sequence[Track[C]]) -> Generator[int, None, None]:
+def denoise(network: Network[C], plan: Plan[R], tracks: Sequence[Track[C, R]]) -> Generator[int, None, None]:
     """Denoise all tracks in place; yields the number of the step just made, counting from 1."""
     step = 0
     while running := [track for track in tracks if not track.row.canvas.finished]:

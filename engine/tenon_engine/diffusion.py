@@ -23,7 +23,6 @@ from tenon_engine.edges import Edges
 from tenon_engine.fit import leaves_line_open
 from tenon_engine.models.base import (
     ContextBudget,
-    Draft,
     HoleRequest,
     Proposal,
     Scores,
@@ -31,10 +30,11 @@ from tenon_engine.models.base import (
     TokenScore,
 )
 from tenon_engine.plan import ConfirmPlan, Plan, Row, SparingPlan
+from tenon_engine.proposals import draft, encodable, slots
 from tenon_engine.scoring import score_text, token_spans
 from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.window import Window, window
-from tenon_engine.wire import Cost, Slot, SlotState
+from tenon_engine.wire import Cost
 
 PATH_CHARACTERS = 200
 EXTRA_TOKENS = 1024  # of all extra files together, at most
@@ -88,6 +88,8 @@ class _Stand(Generic[C]):
 class DiffusionModel(Generic[C]):
     """A network, its vocabulary and a plan: everything `propose` and `score` need, in any number of threads."""
 
+    reads_instructions = False
+
     def __init__(
         self,
         *,
@@ -95,7 +97,7 @@ class DiffusionModel(Generic[C]):
         network: CausalNetwork[C],
         tokenizer: Tokenizer,
         special: SpecialIds,
-        plan: Plan,
+        plan: Plan[Row],
         limits: Limits,
     ) -> None:
         self.name = name
@@ -107,7 +109,7 @@ class DiffusionModel(Generic[C]):
         self._limits = limits
         self._contexts = ContextCache(network.new_context)
 
-    def with_plan(self, plan: Plan) -> DiffusionModel[C]:
+    def with_plan(self, plan: Plan[Row]) -> DiffusionModel[C]:
         """The same weights and caches with another sampler."""
         other = copy.copy(self)
         other._plan = plan
@@ -122,8 +124,8 @@ class DiffusionModel(Generic[C]):
             tracks = self._tracks(hole, stand.cut, stand.context)
             for step in denoise(self.network, self._plan_for(hole), tracks):
                 yield Proposal(
-                    drafts=tuple(_draft(track) for track in tracks),
-                    slots=self._slots(tracks[0].row.canvas, stand.cut.left),
+                    drafts=tuple(draft(track.row) for track in tracks),
+                    slots=slots(tracks[0].row.canvas, self.tokenizer, left=stand.cut.left),
                     cost=dataclasses.replace(
                         stand.cost,
                         forwards=step,
@@ -136,7 +138,7 @@ class DiffusionModel(Generic[C]):
 
     def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
         """How sure the model is of `text`; a long one in sections, each a hole between what stands beside it."""
-        text = _encodable(text)
+        text = encodable(text)
         ids = self.tokenizer.encode(text)
         tokens: list[TokenScore] = []
         cost = Cost()
@@ -155,9 +157,9 @@ class DiffusionModel(Generic[C]):
 
     def count_tokens(self, text: str) -> int:
         """How many slots `text` takes."""
-        return len(self.tokenizer.encode(_encodable(text)))
+        return len(self.tokenizer.encode(encodable(text)))
 
-    def _plan_for(self, hole: HoleRequest) -> Plan:
+    def _plan_for(self, hole: HoleRequest) -> Plan[Row]:
         """The plan, sparing where that changes no text: a sampled one draws for its fans, too."""
         if not isinstance(self._plan, ConfirmPlan) or hole.temperature > 0:
             return self._plan
@@ -170,8 +172,8 @@ class DiffusionModel(Generic[C]):
         limits = self._limits
         cut = window(
             self.tokenizer,
-            _encodable(hole.prefix),
-            _encodable(hole.suffix),
+            encodable(hole.prefix),
+            encodable(hole.suffix),
             prefix_tokens=limits.prefix_tokens,
             suffix_tokens=limits.suffix_tokens,
         )
@@ -210,13 +212,13 @@ class DiffusionModel(Generic[C]):
         ids: list[int] = []
         for extra in hole.extra:
             text = f"{extra.path[-PATH_CHARACTERS:]}\n{extra.text[:EXTRA_CHARACTERS]}"
-            ids += [special.file, *encode(_encodable(text))]
+            ids += [special.file, *encode(encodable(text))]
         ids = ids[:EXTRA_TOKENS]
         if hole.path and self._limits.path_header:
-            ids += [special.file, *encode(_encodable(f"{hole.path[-PATH_CHARACTERS:]}\n"))]
+            ids += [special.file, *encode(encodable(f"{hole.path[-PATH_CHARACTERS:]}\n"))]
         return [*ids, special.prefix, *cut.prefix_ids, special.suffix, *cut.suffix_ids]
 
-    def _tracks(self, hole: HoleRequest, cut: Window, context: C) -> list[Track[C]]:
+    def _tracks(self, hole: HoleRequest, cut: Window, context: C) -> list[Track[C, Row]]:
         """One track per candidate; the first stands on the session's own context, the others on copies of it."""
         right_ids = self.tokenizer.encode(cut.right.decode())
         edges = Edges(
@@ -268,23 +270,3 @@ class DiffusionModel(Generic[C]):
                 stop=stop,
             )
         return dataclasses.replace(scores, cost=scores.cost + stand.cost)
-
-    def _slots(self, canvas: Canvas, left: bytes) -> tuple[Slot, ...]:
-        slots, spelt = [], 0
-        for token, state, confidence in zip(canvas.ids, canvas.states, canvas.confidences, strict=True):
-            data = b"" if token is None else self.tokenizer.to_bytes([token])
-            spelt += len(data)
-            fixed = state is SlotState.DECIDED and spelt <= len(left)
-            slots.append(Slot(data.decode(errors="replace"), SlotState.FIXED if fixed else state, confidence))
-        return tuple(slots)
-
-
-def _draft(track: Track[C]) -> Draft:
-    canvas = track.row.canvas
-    text, whole = track.row.edges.fill(canvas.text_ids, ended=canvas.ended)
-    return Draft(text, canvas.confidence, whole)
-
-
-def _encodable(text: str) -> str:
-    """`text` for the model alone, with lone surrogates (which no encoding can hold) replaced."""
-    return text.encode("utf-8", "replace").decode()

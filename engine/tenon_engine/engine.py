@@ -120,7 +120,9 @@ class Engine:
         if max_tokens == 0:
             return _Attempt(HoleFill((), NO_BUDGET))
         last: Proposal | None = None
-        for last in self._proposals(_hole_request(request, prefix, suffix, max_tokens), clock.stop):
+        for last in self._proposals(
+            _hole_request(self._model, request, prefix, suffix, max_tokens), clock.stop
+        ):
             yield FillStep(index, work.count_step(index), last.slots, clock.elapsed_ms())
         if last is None:
             stopped = clock.stop()
@@ -147,7 +149,9 @@ class Engine:
     def _scorer(self, request: FillRequest, clock: _Clock) -> Score:
         def score(prefix: str, suffix: str, text: str) -> Scores:
             with self._one_line_failures():
-                return self._model.score(_hole_request(request, prefix, suffix, 0), text, clock.stop)
+                return self._model.score(
+                    _hole_request(self._model, request, prefix, suffix, 0), text, clock.stop
+                )
 
         return score
 
@@ -301,9 +305,12 @@ def _check(request: FillRequest) -> None:
         raise BadRequestError(f"deadline_ms must be more than 0, not {request.deadline_ms}")
 
 
-def _hole_request(request: FillRequest, prefix: str, suffix: str, max_tokens: int) -> HoleRequest:
-    if request.instruction and request.instruction.strip():
-        prefix = with_instruction(prefix, request.instruction, request.language)
+def _hole_request(
+    model: Model, request: FillRequest, prefix: str, suffix: str, max_tokens: int
+) -> HoleRequest:
+    instruction = (request.instruction or "").strip()
+    if instruction and not model.reads_instructions:
+        prefix, instruction = with_instruction(prefix, instruction, request.language), ""
     return HoleRequest(
         prefix=prefix,
         suffix=suffix,
@@ -315,6 +322,7 @@ def _hole_request(request: FillRequest, prefix: str, suffix: str, max_tokens: in
         temperature=request.temperature,
         seed=request.seed,
         session=request.session,
+        instruction=instruction,
     )
 
 

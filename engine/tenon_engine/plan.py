@@ -7,8 +7,9 @@ drafts from left to right. Neither touches a model; both leave the canvas's inva
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -36,14 +37,17 @@ class Row:
     drafts: list[int] = dataclasses.field(default_factory=list)
 
 
-class Plan(Protocol):
+R = TypeVar("R", bound=Row, contravariant=True)
+
+
+class Plan(Protocol[R]):
     """Decides what a forward looks at and what follows from it."""
 
-    def look(self, row: Row) -> View:
+    def look(self, row: R) -> View:
         """What the next forward of an unfinished canvas shall see."""
         ...
 
-    def decide(self, row: Row, view: View, prediction: Prediction) -> None:
+    def decide(self, row: R, view: View, prediction: Prediction) -> None:
         """Commit one slot or more; `prediction` belongs to the scored entries of `view`, in order."""
         ...
 
@@ -54,11 +58,14 @@ class ParallelPlan:
 
     With a window the frontier slot is accepted whatever the rule says, so text grows from the left; without one
     (None) the most probable slot is. While the left edge is being spelt again, only the frontier is in reach.
+    An entry reads the token before its slot, as models do that were made from one that writes left to right; or, where
+    it `reads_itself`, its own slot, as masked models do.
     """
 
     rule: Rule
     value: float
     window: int | None = None
+    reads_itself: bool = False
 
     def look(self, row: Row) -> View:
         """The whole canvas; scored are the open slots in reach."""
@@ -70,7 +77,7 @@ class ParallelPlan:
         ]
         here, ahead = row.edges.constraint(canvas.text_ids), row.edges.constraint_ahead()
         return View(
-            reads=tuple(_read(canvas, place) for place in range(size)),
+            reads=tuple(map(self._read(canvas), range(size))),
             places=tuple(range(size)),
             sees=np.ones((size, size), dtype=np.bool_),
             kept=0,
@@ -78,6 +85,9 @@ class ParallelPlan:
             scored=tuple(scored),
             constraints=tuple(here if place == frontier else ahead for place in scored),
         )
+
+    def _read(self, canvas: Canvas) -> Callable[[int], int]:
+        return functools.partial(_read_itself if self.reads_itself else _read, canvas)
 
     def decide(self, row: Row, view: View, prediction: Prediction) -> None:
         """Accept the rule's slots, and one slot in any case."""
@@ -187,6 +197,12 @@ def _read(canvas: Canvas, place: int) -> int:
     if place == 0:
         return START
     token = canvas.ids[place - 1]
+    return OPEN if token is None else token
+
+
+def _read_itself(canvas: Canvas, place: int) -> int:
+    """What is in the slot."""
+    token = canvas.ids[place]
     return OPEN if token is None else token
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tenon_engine.errors import BadRequestError
-from tenon_engine.plan import ConfirmPlan, ParallelPlan, Plan, Rule
+from tenon_engine.plan import ConfirmPlan, ParallelPlan, Plan, Row, Rule
 from tenon_engine.sampler import above_margin, above_threshold, entropy_bound, top_k
 
 COUNT_MAX = 1024  # slots of the largest canvas
@@ -22,7 +22,7 @@ HELP = (
 )
 
 
-def plan_named(name: str) -> Plan:
+def plan_named(name: str) -> Plan[Row]:
     """The plan `name` describes; BadRequestError when it describes none."""
     kind, *rest = name.split(":")
     try:
@@ -32,7 +32,7 @@ def plan_named(name: str) -> Plan:
         raise BadRequestError(f"unknown sampler {name!r}; there are: {HELP}") from None
 
 
-def _plan(kind: str, values: list[float]) -> Plan:
+def _plan(kind: str, values: list[float]) -> Plan[Row]:
     first, second = (*values, None, None)[:2]
     most = 0 if kind in ("left", "base") else 2
     if len(values) > most or not all(0 <= value < math.inf for value in values):

@@ -193,13 +193,13 @@ def test_contexts_are_encoded_and_canvases_looked_at_one_at_a_time_to_the_end() 
 def test_looking_without_fans_for_some_steps_changes_their_number_alone(
     ids: list[int], size: int, fan: int, crowded: list[bool]
 ) -> None:
-    def track() -> Track[ToyContext]:
+    def track() -> Track[ToyContext, Row]:
         context = ToyContext()
         context.ids = ids
         edges = Edges(ByteTokenizer(), left=b"", right=b"", end_id=7)
         return Track(Row(Canvas(size, end_id=7), edges, history=ids), context)
 
-    def run(plan: ConfirmPlan | SparingPlan, one: Track[ToyContext]) -> Canvas:
+    def run(plan: ConfirmPlan | SparingPlan, one: Track[ToyContext, Row]) -> Canvas:
         list(denoise(ToyNetwork(8, sharpness=2.0), plan, [one]))
         return one.row.canvas
 

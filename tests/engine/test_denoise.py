@@ -30,7 +30,7 @@ SMALL = 8  # a vocabulary in which END comes up
 
 def track(
     ids: list[int], size: int, *, left: bytes = b"", drafts: list[int] | None = None, **how: object
-) -> Track[ToyContext]:
+) -> Track[ToyContext, Row]:
     context = ToyContext()
     context.ids = ids
     edges = Edges(ByteTokenizer(), left=left, right=b"", end_id=SMALL - 1 if not left else END)
@@ -38,7 +38,9 @@ def track(
     return Track(row, context, **how)  # type: ignore[arg-type]
 
 
-def run(plan: Plan, *tracks: Track[ToyContext], vocabulary: int = SMALL, sharpness: float = 2.0) -> int:
+def run(
+    plan: Plan[Row], *tracks: Track[ToyContext, Row], vocabulary: int = SMALL, sharpness: float = 2.0
+) -> int:
     return max(denoise(ToyNetwork(vocabulary, sharpness=sharpness), plan, tracks))
 
 

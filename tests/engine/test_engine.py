@@ -36,6 +36,8 @@ COST = Cost(forwards=1, tokens=2, context_tokens=3, context_ms=4.0, denoise_ms=5
 class Indifferent:
     """A model without an opinion on text that is there already."""
 
+    reads_instructions = False
+
     def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
         return Scores((), Cost(), finished=True)
 
@@ -245,6 +247,13 @@ def test_a_fill_takes_the_line_end_that_the_document_uses_most(document: str, en
 def test_nothing_is_offered_between_the_halves_of_a_crlf() -> None:
     fill = Engine(Says("x")).fill(FillRequest.single("a\r", "\nb")).holes[0]
     assert (fill.text, fill.reason) == ("", engine_module.LINE_END)
+
+
+def test_a_model_that_reads_instructions_gets_one_apart_from_the_text() -> None:
+    model = Says("1")
+    model.reads_instructions = True
+    Engine(model).fill(FillRequest.single("x = ", "\n", instruction=" sort by age "))
+    assert [(hole.prefix, hole.instruction) for hole in model.asked] == [("x = ", "sort by age")]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,10 @@ StopCheck = Callable[[], Stopped | None]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HoleRequest:
-    """One hole as a model sees it: line ends are LF, an instruction already is a comment line in `prefix`."""
+    """One hole as a model sees it: line ends are LF.
+
+    An instruction is a comment line in `prefix` already, or in `instruction` for a model that reads instructions.
+    """
 
     prefix: str
     suffix: str
@@ -33,6 +36,7 @@ class HoleRequest:
     temperature: float
     seed: int
     session: str
+    instruction: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class Model(Protocol):
 
     name: str
     budget: ContextBudget
+    reads_instructions: bool  # apart from the text, as a model that chats does
 
     def propose(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:
         """Yield a Proposal per step; the last one is the answer. Ends early when `stop()` gives a reason."""

@@ -53,6 +53,8 @@ class Entry:
 class ScriptedModel:
     """A model whose answers are written down beforehand."""
 
+    reads_instructions = False
+
     def __init__(self, path: Path) -> None:
         self.name = f"scripted:{path}"
         self.budget = BUDGET
