@@ -13,7 +13,8 @@ from collections.abc import Callable
 from tenon_engine.errors import BusyError, EngineError
 from tenon_engine.wire import FillRequest, FillResult, FillStep
 
-RETRY_AFTER_S = 1.0
+RETRY_AFTER_S = 1.0  # before any fill has ended
+NEWEST_SHARE = 0.2  # of the fill that ended last in the average of how long one takes
 
 Listener = Callable[[FillStep | FillResult | EngineError], None]
 """Told the steps of a fill, if it asked for them, and last the result or why there is none. Must not block."""
@@ -27,6 +28,7 @@ class Fill:
     listener: Listener
     with_steps: bool
     submitted_at: float = dataclasses.field(default_factory=time.monotonic)
+    started_at: float = 0.0
     is_cancelled: bool = False
 
 
@@ -41,6 +43,7 @@ class FillQueue:
         self._limit = limit
         self._sessions: OrderedDict[str, deque[Fill]] = OrderedDict()  # who is first is next
         self._running: list[Fill] = []
+        self._fill_s: float | None = None  # one takes, of late
 
     def __len__(self) -> int:
         return sum(map(len, self._sessions.values()))
@@ -60,7 +63,7 @@ class FillQueue:
         replaced = waiting.popleft() if session and waiting else None
         if replaced is None and len(self) >= self._limit:
             raise BusyError(
-                f"the engine is busy: {self._limit} requests wait already", retry_after_s=RETRY_AFTER_S
+                f"the engine is busy: {self._limit} requests wait already", retry_after_s=self._room_s()
             )
         for older in self._running:
             if session and older.request.session == session:
@@ -78,12 +81,17 @@ class FillQueue:
         fill = self._sessions[session].popleft()
         self._sessions.move_to_end(session)
         self._forget_if_empty(session)
+        fill.started_at = time.monotonic()
         self._running.append(fill)
         return fill
 
     def finish(self, fill: Fill) -> None:
         """A fill that `next` gave is over."""
         self._running.remove(fill)
+        seconds = time.monotonic() - fill.started_at
+        self._fill_s = (
+            seconds if self._fill_s is None else self._fill_s + NEWEST_SHARE * (seconds - self._fill_s)
+        )
 
     def drop(self, fill: Fill) -> bool:
         """Stop `fill`; True when it only waited."""
@@ -102,6 +110,10 @@ class FillQueue:
             fill.is_cancelled = True
         self._sessions.clear()
         return waiting
+
+    def _room_s(self) -> float:
+        """In how many seconds there may be room: when the next of those that run has ended."""
+        return RETRY_AFTER_S if self._fill_s is None else self._fill_s / max(1, len(self._running))
 
     def _forget_if_empty(self, session: str) -> None:
         if not self._sessions[session]:

@@ -41,3 +41,21 @@ def test_a_context_in_use_is_not_handed_out_again() -> None:
     cache = ContextCache(ToyContext)
     first, second = cache.begin("a", [1]), cache.begin("a", [1])
     assert first is not second
+
+
+def test_without_a_session_a_fill_takes_the_context_that_is_most_like_its_own_and_leaves_others_alone() -> None:
+    cache = ContextCache(ToyContext)
+
+    def use(session: str, ids: list[int]) -> list[int]:
+        context = cache.begin(session, ids)
+        found = list(context.ids)
+        context.ids[:] = ids
+        cache.keep(session, context)
+        return found
+
+    use("session", [7, 7, 7])
+    assert use("", [1, 2, 3]) == use("", [1, 5, 6]) == []
+    assert use("", [1, 2, 3, 4]) == [1, 2, 3]
+    assert use("", [1, 5, 6, 7]) == [1, 5, 6]
+    assert use("", [7, 7, 7]) == []
+    assert use("session", [7, 7, 7]) == [7, 7, 7]

@@ -64,6 +64,21 @@ def test_a_full_queue_takes_a_newer_fill_of_a_session_that_waits_and_no_other() 
     assert len(queue) == 2
 
 
+def test_who_is_refused_is_told_to_come_back_when_the_next_fill_is_likely_to_have_ended() -> None:
+    queue = FillQueue(limit=1)
+    queue.add(fill("a"))
+    taken = take(queue)
+    taken.started_at -= 30  # it took half a minute
+    queue.finish(taken)
+    for session in ("b", "c"):
+        queue.add(fill(session))
+        take(queue)
+    queue.add(fill("d"))
+    with pytest.raises(BusyError) as caught:
+        queue.add(fill("e"))
+    assert caught.value.retry_after_s == pytest.approx(15, rel=0.01)
+
+
 def test_a_refused_fill_stops_nothing() -> None:
     queue = FillQueue(limit=1)
     running = fill("a")

@@ -29,7 +29,9 @@ logger = logging.getLogger(__name__)
 class Limits:
     """How much a client may send, and how long it may take."""
 
-    body_bytes: int = 8_000_000
+    body_bytes: int = (
+        2_000_000  # a window of text and other files; more would hold up others while it is read
+    )
     body_seconds: float = 20.0
 
 
