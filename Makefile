@@ -7,16 +7,19 @@ PYTEST_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Where the editors of `make test-editors` are, one folder for each script that sets one up.
+EDITORS := $(or $(TENON_EDITORS),$(HOME)/.cache/tenon/editors)
+EDITOR_SETUPS := $(filter-out %/debian.sh,$(sort $(wildcard tests/editors/setup/*.sh)))
 # Stamps: a set of packages is installed as of the last change of pyproject.toml. They live and go with the venv.
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint clean
+.PHONY: help demo test test-editors lint clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  Variables: PYTHON=$(PYTHON)  DEMO=$(DEMO)  PYTEST_ARGS=$(PYTEST_ARGS)"
 
 demo: $(RUN_READY) ## install, fetch the base weights, fill a hole and show it
@@ -31,6 +34,22 @@ test: lint ## lint, types and all tests, as continuous integration runs them
 	@echo "==> tests"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+test-editors: $(TEST_READY) ## tests in real editors, set up the first time (Debian; 1 GB; root for VS Code alone)
+	@echo "==> base weights"
+	@$(BIN)/tenon model fetch
+	@for setup in $(EDITOR_SETUPS); do \
+	  editor=$$(basename $$setup .sh); \
+	  echo "==> $$editor, in $(EDITORS)"; \
+	  PYTHON=$(abspath $(BIN)/python) bash $$setup "$(EDITORS)/$$editor" || \
+	    echo "make: the lines above say why there is no $$editor; its tests are skipped" >&2; \
+	done
+	@cd editors/vscode && if [ ! node_modules/.package-lock.json -nt package-lock.json ]; then \
+	  echo "==> packages of the VS Code extension"; \
+	  npm ci --no-audit --no-fund || echo "make: without them, the tests of the extension are skipped" >&2; \
+	fi
+	@echo "==> tests in editors"
+	@TENON_EDITORS="$(EDITORS)" $(BIN)/python -m pytest -rs tests/editors $(PYTEST_ARGS)
+
 lint: $(TEST_READY) ## ruff and mypy
 	@echo "==> ruff"
 	@$(BIN)/ruff check --quiet
@@ -39,7 +58,7 @@ lint: $(TEST_READY) ## ruff and mypy
 	@$(BIN)/mypy
 
 clean: ## remove the venv and all caches (the base weights stay)
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist tests/editors/shots editors/vscode/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find engine lsp tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUN_READY): pyproject.toml $(BIN)/python

@@ -185,7 +185,7 @@ def _table_entries(vocabulary: _Vocabulary) -> list[_Entry]:
     """What the tokenizer looks bytes up in: offsets, ids sorted by their bytes, and the bytes themselves."""
     import numpy
 
-    byte_of = _byte_of_character()
+    byte_of = byte_of_character()
     texts = [bytes(byte_of[character] for character in token or "") for token in vocabulary.tokens]
     offsets = numpy.zeros(len(texts) + 1, dtype="<i4")
     numpy.cumsum([len(text) for text in texts], out=offsets[1:])
@@ -200,7 +200,7 @@ def _table_entries(vocabulary: _Vocabulary) -> list[_Entry]:
     ]
 
 
-def _byte_of_character() -> dict[str, int]:
+def byte_of_character() -> dict[str, int]:
     """The GPT-2 alphabet: printable Latin-1 is itself, the other bytes are U+0100 onwards, in order."""
     printable = [
         *range(ord("!"), ord("~") + 1),

@@ -207,7 +207,7 @@ def _hub_answers(url: str, source: BaseSource) -> bool:
     sizes: list[int | None] = []
 
     def look() -> None:
-        with contextlib.suppress(ValueError, *_network_errors()):  # ValueError: of a proxy's address
+        with contextlib.suppress(ValueError, *network_errors()):  # ValueError: of a proxy's address
             sizes.append(get_hf_file_metadata(url, timeout=HUB_LOOK_S).size)
 
     # In a thread, as looking up a name without a network can outlast any timeout of the client.
@@ -233,11 +233,11 @@ def _hub_chunks(url: str, first_byte: int) -> Iterator[bytes]:
             if first_byte and response.status_code != 206:
                 raise _SourceFailedError("the Hugging Face hub does not resume")
             yield from response.iter_bytes(_CHUNK_BYTES)
-    except _network_errors() as error:
+    except network_errors() as error:
         raise _SourceFailedError(f"the Hugging Face hub failed: {error}") from error
 
 
-def _network_errors() -> tuple[type[Exception], ...]:
+def network_errors() -> tuple[type[Exception], ...]:
     """What the hub's client raises; its HTTP library, and so the base class, depends on its version."""
     from huggingface_hub.errors import HfHubHTTPError
 

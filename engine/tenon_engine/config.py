@@ -43,6 +43,12 @@ class EngineConfig:
     sampler: str = "confirm"
     min_confidence: float = 0.0  # below it, nothing is suggested
     path_header: bool = True  # whether the model is told the file's path
+    device: str = "auto"  # of a model of the hub, as are those below: auto, cpu, cuda, cuda:1, …
+    dtype: str = "auto"  # auto, bf16, fp16, fp32
+    attention: str = "sdpa"  # transformers' name of it
+    quantization: str = ""  # fp8, int8, nf4, int4; "" as stored
+    compile: bool = False  # the denoising step: faster on a GPU, after a minute or more at the start
+    trusted_models: tuple[str, ...] = ()  # whose own code may run
 
 
 def load(environ: Mapping[str, str], overrides: Mapping[str, object]) -> tuple[EngineConfig, tuple[str, ...]]:
@@ -151,6 +157,18 @@ def _folder(value: object) -> Path:
         raise ValueError("must be a path in a home folder that exists") from None
 
 
+def _optional_name(value: object) -> str:
+    return "" if value == "" else _name(value)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """A list of names; in an environment variable, with commas between."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("must be a list of names")
+    return tuple(filter(None, map(str.strip, parts)))
+
+
 def _switch(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -202,4 +220,10 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "sampler": _name,
     "min_confidence": _probability,
     "path_header": _switch,
+    "device": _name,
+    "dtype": _name,
+    "attention": _name,
+    "quantization": _optional_name,
+    "compile": _switch,
+    "trusted_models": _names,
 }

@@ -31,7 +31,7 @@ from tenon_engine.models.base import (
 )
 from tenon_engine.plan import ConfirmPlan, Plan, Row, SparingPlan
 from tenon_engine.proposals import draft, encodable, slots
-from tenon_engine.scoring import score_text, token_spans
+from tenon_engine.scoring import score_text, section_ends
 from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.window import Window, window
 from tenon_engine.wire import Cost
@@ -89,6 +89,7 @@ class DiffusionModel(Generic[C]):
     """A network, its vocabulary and a plan: everything `propose` and `score` need, in any number of threads."""
 
     reads_instructions = False
+    device = "cpu"
 
     def __init__(
         self,
@@ -139,11 +140,10 @@ class DiffusionModel(Generic[C]):
     def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
         """How sure the model is of `text`; a long one in sections, each a hole between what stands beside it."""
         text = encodable(text)
-        ids = self.tokenizer.encode(text)
         tokens: list[TokenScore] = []
         cost = Cost()
         start = 0
-        for end in self._section_ends(text, ids):
+        for end in section_ends(self.tokenizer, text, SECTION_TOKENS):
             part = dataclasses.replace(
                 hole, prefix=hole.prefix + text[:start], suffix=text[end:] + hole.suffix
             )
@@ -243,16 +243,6 @@ class DiffusionModel(Generic[C]):
                 )
             )
         return tracks
-
-    def _section_ends(self, text: str, ids: list[int]) -> Iterator[int]:
-        """Up to where each section of `text` goes."""
-        count = 0
-        for span in token_spans(self.tokenizer, text, ids):
-            count += span.count
-            if count >= SECTION_TOKENS and span.end < len(text):
-                yield span.end
-                count = 0
-        yield len(text)
 
     def _score_section(self, hole: HoleRequest, text: str, stop: StopCheck, *, ends: bool) -> Scores:
         """The scores of `text` on one canvas, of END behind it too where the whole text `ends`."""

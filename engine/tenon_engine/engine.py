@@ -68,7 +68,13 @@ class Engine:
     def info(self) -> EngineInfo:
         """Which model it is, and how much context is worth sending."""
         budget = self._model.budget
-        return EngineInfo(self._model.name, budget.prefix_tokens, budget.suffix_tokens, budget.extra_tokens)
+        return EngineInfo(
+            self._model.name,
+            budget.prefix_tokens,
+            budget.suffix_tokens,
+            budget.extra_tokens,
+            device=getattr(self._model, "device", ""),  # a scripted model has none
+        )
 
     def fill(self, request: FillRequest, *, cancelled: Callable[[], bool] = never) -> FillResult:
         """The answer to `request`, without its steps."""

@@ -69,6 +69,12 @@ class ModelFailedError(EngineError):
     code = "model_failed"
 
 
+class OutOfMemoryError(ModelFailedError):
+    """The device has not enough memory for the model, or none left for even the smallest canvas."""
+
+    code = "out_of_memory"
+
+
 class BusyError(EngineError):
     """Too much is waiting already; after `retry_after_s` there may be room."""
 

@@ -91,11 +91,15 @@ class ParallelPlan:
 
     def decide(self, row: Row, view: View, prediction: Prediction) -> None:
         """Accept the rule's slots, and one slot in any case."""
-        surest = 0 if self.window is not None else int(prediction.probability.argmax())
-        for index in sorted({surest, *self.rule(prediction, self.value)}):
+        for index in self.accepted(prediction):
             if view.places[view.scored[index]] < len(row.canvas):  # END may have shortened it meanwhile
                 place = view.scored[index]
                 row.canvas.commit(place, int(prediction.ids[index]), float(prediction.probability[index]))
+
+    def accepted(self, prediction: Prediction) -> list[int]:
+        """Which of the scored slots are accepted, in order; one at least."""
+        surest = 0 if self.window is not None else int(prediction.probability.argmax())
+        return sorted({surest, *self.rule(prediction, self.value)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

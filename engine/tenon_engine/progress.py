@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Progress = Callable[[str, int, int], None]
-"""Told often: the stage ("wait", "fetch", "verify", "convert"), bytes done, bytes in all (0: unknown)."""
+"""Told often: the stage ("wait", "fetch", "verify", "convert", "load"), bytes done, bytes in all (0: unknown)."""
 
 
 STAGES = {
@@ -13,6 +13,7 @@ STAGES = {
     "fetch": "fetching",
     "verify": "checking",
     "convert": "converting",
+    "load": "loading",
 }
 """How a user is told of a stage."""
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 FOLDER_VARIABLE = "TENON_RUNTIME"
+EMBEDDED = "tenon-0.5b"  # by this name it is no folder
 SCRIPTED_PREFIX = "scripted:"
 SOCKET_PATH_BYTES_MAX = 100  # some systems take 104
 
@@ -182,10 +183,19 @@ def health(address: Address) -> dict[str, Any] | None:
 
 
 def full_name(model: str) -> str:
-    """`model`, a script's path made absolute: an engine and its clients may stand in different folders."""
-    if not model.startswith(SCRIPTED_PREFIX):
-        return model
-    return f"{SCRIPTED_PREFIX}{Path(model.removeprefix(SCRIPTED_PREFIX)).absolute()}"
+    """`model`, a path in it made absolute: an engine and its clients may stand in different folders."""
+    if model.startswith(SCRIPTED_PREFIX):
+        return f"{SCRIPTED_PREFIX}{Path(model.removeprefix(SCRIPTED_PREFIX)).absolute()}"
+    return str(model_folder(model) or model)
+
+
+def model_folder(model: str) -> Path | None:
+    """The folder that `model` names, made absolute; None when it names none, as a hub id does."""
+    try:
+        path = Path(model).expanduser().absolute()
+        return path if path.is_dir() and model != EMBEDDED else None
+    except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or of ~somebody who is not there
+        return None
 
 
 def files_of(model: str, version: str = __version__) -> Files:

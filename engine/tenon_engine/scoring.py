@@ -69,16 +69,35 @@ def score_text(
     ids = tokenizer.encode(left + text + right)
     whole = [*ids, *([] if end_id is None else [end_id])]
     found, forwards = _probabilities(network, context, whole, _left_edge(tokenizer, left, ids), stop)
+    tokens = token_scores(tokenizer, text, left=left, right=right, ids=ids, found=found)
+    if end_id is not None and len(found) == len(whole):
+        tokens.append(TokenScore(len(text), len(text), found[-1]))
+    cost = Cost(forwards=forwards, denoise_ms=(time.perf_counter() - started) * 1e3)
+    return Scores(tuple(tokens), cost, finished=len(found) == len(whole))
+
+
+def token_scores(
+    tokenizer: Tokenizer, text: str, *, left: str, right: str, ids: Sequence[int], found: Sequence[float]
+) -> list[TokenScore]:
+    """The scores of `text` from what was `found` for the first of `ids`, which spell `left`, `text` and `right`."""
     tokens, place = [], 0
     for span in token_spans(tokenizer, left + text + right, ids):
         start, end = (min(max(at - len(left), 0), len(text)) for at in (span.start, span.end))
         place += span.count
         if start < end and place <= len(found):
             tokens.append(TokenScore(start, end, math.prod(found[place - span.count : place])))
-    if end_id is not None and len(found) == len(whole):
-        tokens.append(TokenScore(len(text), len(text), found[-1]))
-    cost = Cost(forwards=forwards, denoise_ms=(time.perf_counter() - started) * 1e3)
-    return Scores(tuple(tokens), cost, finished=len(found) == len(whole))
+    return tokens
+
+
+def section_ends(tokenizer: Tokenizer, text: str, size: int) -> Iterator[int]:
+    """Up to where each section of `text` goes, of `size` tokens or few more; the last one ends the text."""
+    count = 0
+    for span in token_spans(tokenizer, text, tokenizer.encode(text)):
+        count += span.count
+        if count >= size and span.end < len(text):
+            yield span.end
+            count = 0
+    yield len(text)
 
 
 def _left_edge(tokenizer: Tokenizer, left: str, ids: Sequence[int]) -> list[Constraint]:

@@ -8,18 +8,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import tokenizers
 
-from tenon_engine.errors import WeightsCorruptError
 from tenon_engine.view import IdArray
 
 HEALED_TOKENS_MAX = 4
 CONSTRAINT_MEMO = 256
+
+
+def core_of(text: str) -> tokenizers.Tokenizer:
+    """The tokenizer that the text of a tokenizer.json describes; ValueError when it describes none."""
+    try:
+        return tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises bare Exception
+        raise ValueError(str(error)) from error
 
 
 class Tokenizer(Protocol):
@@ -38,7 +44,7 @@ class Tokenizer(Protocol):
         ...
 
     def agreeing(self, rest: bytes) -> IdArray:
-        """Ids of all tokens that start with `rest`, or that `rest` starts with."""
+        """Ids of all tokens that start with `rest`, then of those that `rest` starts with."""
         ...
 
 
@@ -58,15 +64,15 @@ class TokenTable:
 class BpeTokenizer:
     """A byte-level BPE vocabulary."""
 
-    def __init__(self, path: Path, table: TokenTable) -> None:
-        try:
-            self._core = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception for an unreadable file
-            raise WeightsCorruptError(
-                f"{path} is not a readable tokenizer; run `tenon model fetch` again"
-            ) from error
+    def __init__(self, core: tokenizers.Tokenizer, table: TokenTable) -> None:
+        self._core = core
         self._table = table
         self.agreeing = lru_cache(maxsize=CONSTRAINT_MEMO)(self._agreeing)
+
+    @property
+    def id_count(self) -> int:
+        """One more than the highest id, be it of a text or of a control token."""
+        return len(self._table.offsets) - 1
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`."""

@@ -25,13 +25,18 @@ _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 def write_trace(path: Path, request: FillRequest, steps: Sequence[FillStep], result: FillResult) -> None:
     """Write the page; StorageError when `path` cannot be written."""
+    try:
+        path.write_text(trace_page(request, steps, result), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"the trace cannot be written to {path}: {error.strerror}") from None
+
+
+def trace_page(request: FillRequest, steps: Sequence[FillStep], result: FillResult) -> str:
+    """The page, as HTML."""
     page = _template("trace.html")
     page = page.replace("{{style}}", _template("trace.css")).replace("{{script}}", _template("trace.js"))
     data = json.dumps(_trace(request, steps, result)).translate(_ESCAPES)
-    try:
-        path.write_text(page.replace("{{trace}}", data), encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"the trace cannot be written to {path}: {error.strerror}") from None
+    return page.replace("{{trace}}", data)
 
 
 def _template(name: str) -> str:

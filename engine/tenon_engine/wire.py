@@ -169,6 +169,7 @@ class EngineInfo:
     prefix_tokens: int
     suffix_tokens: int
     extra_tokens: int  # of all extra files together
+    device: str = ""  # where it runs, '' where a model does not say
 
 
 def to_json(value: FillRequest | FillStep | FillResult | EngineInfo) -> dict[str, Any]:

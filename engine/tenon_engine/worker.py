@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tenon_engine import excerpt, memory
 from tenon_engine.errors import BusyError, EngineError
+from tenon_engine.failures import FailureCount
 from tenon_engine.fill_queue import RETRY_AFTER_S, Fill, FillQueue, Listener
 from tenon_engine.progress import STAGES, Progress
 from tenon_engine.wire import EngineInfo, FillRequest, FillResult, FillStep, Hole, HoleFill, Stopped
@@ -40,7 +41,7 @@ class WorkerState(enum.Enum):
     IDLE = "idle"  # not loaded, until it is wanted
     LOADING = "loading"
     READY = "ready"
-    FAILED = "failed"  # could not be loaded; tried again when it is wanted again
+    FAILED = "failed"  # could not be loaded, or failed fill after fill; loaded anew when it is wanted again
     CLOSED = "closed"
 
 
@@ -208,8 +209,11 @@ class Worker:
     @contextlib.contextmanager
     def _fillers(self, engine: Engine) -> Iterator[None]:
         """The threads that fill, at work until the state is READY no more."""
+        failures = FailureCount()
         threads = [
-            threading.Thread(target=self._fill_on, args=(engine,), name=f"tenon-fill-{number}", daemon=True)
+            threading.Thread(
+                target=self._fill_on, args=(engine, failures), name=f"tenon-fill-{number}", daemon=True
+            )
             for number in range(1, self._parallel + 1)
         ]
         for thread in threads:
@@ -219,7 +223,7 @@ class Worker:
             thread.join()
 
     def _await_end(self) -> None:
-        """Until the engine was idle for long enough, or the worker is closed."""
+        """Until the engine was idle for long enough, has failed too often, or the worker is closed."""
         with self._changed:
             while self.state is WorkerState.READY:
                 left_s = None
@@ -231,13 +235,23 @@ class Worker:
                         break
                 self._changed.wait(left_s)
 
-    def _fill_on(self, engine: Engine) -> None:
+    def _fill_on(self, engine: Engine, failures: FailureCount) -> None:
         while (fill := self._next()) is not None:
-            _tell(fill, self._end_of(fill, engine))
+            end = self._end_of(fill, engine)
+            self._judge(end, failures)
+            _tell(fill, end)
             with self._changed:
                 self._queue.finish(fill)
                 self._idle_since = time.monotonic()
                 self._changed.notify_all()
+
+    def _judge(self, end: FillResult | EngineError, failures: FailureCount) -> None:
+        """Give the engine up when its model fails fill after fill."""
+        with self._changed:
+            error = failures.judge(end)
+        if error is not None:
+            logger.warning("%s", excerpt.one_line(str(error)))
+            self._fail(error)
 
     def _next(self) -> Fill | None:
         with self._changed:

@@ -125,6 +125,11 @@ async def carry_out(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit
     return await _complete(offer, snapshot, means)
 
 
+def replaced(offer: Offer, snapshot: Snapshot) -> Place | None:
+    """What a rewrite replaces and its steps spell anew; None for what is filled in pieces. May be Refused."""
+    return _selected(offer, snapshot)[0] if offer.deed is Deed.REWRITE else None
+
+
 async def _rewrite(offer: Offer, snapshot: Snapshot, means: Means) -> list[Edit]:
     place, old = _selected(offer, snapshot)
     hole = Hole(text=old)

@@ -27,7 +27,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--tcp", type=_port, metavar="PORT", help="on a port of this machine, for one client; 0: a free one"
     )
-    parser.add_argument("--model", metavar="M", help="tenon-0.5b (default) or scripted:FILE")
+    parser.add_argument(
+        "--model", metavar="M", help="tenon-0.5b (default), a hub id, a folder, or scripted:FILE"
+    )
     parser.set_defaults(run=_run)
 
 

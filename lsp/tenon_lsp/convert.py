@@ -6,20 +6,26 @@ from collections.abc import Iterable, Sequence
 
 from lsprotocol import types
 
+from tenon_engine.wire import FillStep, SlotState
 from tenon_lsp.actions import Offer
 from tenon_lsp.documents import Cell, Change, Edition, Snapshot
+from tenon_lsp.engines.client import EngineState
 from tenon_lsp.hunks import Edit
 from tenon_lsp.inline import Ask, Item, Popup
+from tenon_lsp.place import Place
 from tenon_lsp.positions import Position
-from tenon_lsp.status import Level
+from tenon_lsp.status import Activity, Level
 
 ACCEPTED_COMMAND = "tenon.didAccept"
+OPEN_SLOT = "·"
 
 _MESSAGE_TYPES = {
     Level.ERROR: types.MessageType.Error,
     Level.WARNING: types.MessageType.Warning,
     Level.INFO: types.MessageType.Info,
 }
+_STATUS_KINDS = {EngineState.FAILED: "Error", EngineState.STOPPED: "Inactive"}
+_BUSY = (EngineState.STARTING, EngineState.LOADING, EngineState.BUSY)
 
 
 def position(place: types.Position) -> Position:
@@ -92,14 +98,16 @@ def _completion_item(
     elif types.InsertTextMode.AdjustIndentation in modes:
         mode = types.InsertTextMode.AdjustIndentation
         text = _without_indent(text, snapshot.text.line(item.start.line))
-    first, *more = item.text.strip().splitlines() or [""]
+    word = _word_before(snapshot, item)
+    first, *more = f"{word}{item.text}".strip().splitlines() or [""]
     return types.CompletionItem(
-        label=f"{first} …" if more else first,
-        kind=types.CompletionItemKind.Snippet,
+        label=f"{first} …" if more else first,  # eglot puts it in place of the word, until the edit is made
+        kind=types.CompletionItemKind.Text,  # Helix reads the text of a Snippet as one, with its $ and {}
         detail="Tenon",
         documentation=item.text,
         sort_text="\x00",
-        filter_text=_word_before(snapshot, item) + item.text,
+        insert_text=word + text,  # for Kate, which replaces the word and does not look at the edit's range
+        filter_text=word + item.text,
         insert_text_mode=mode,
         text_edit=types.TextEdit(range=lsp_range(item.start, item.end), new_text=text),
     )
@@ -113,7 +121,7 @@ def _without_indent(text: str, line: str) -> str:
 
 
 def _word_before(snapshot: Snapshot, item: Item) -> str:
-    """The word in front of an item, which clients compare with what it filters by."""
+    """The word in front of an item, which clients compare with what it filters by, or replace."""
     offset = snapshot.offset(item.start)
     line = snapshot.text.source[:offset][-80:]
     word = len(line)
@@ -145,6 +153,37 @@ def offer_data(offer: Offer, generation: int) -> dict[str, object]:
         "version": offer.version,
         "start": offer.start,
         "end": offer.end,
+    }
+
+
+def status(activity: Activity) -> dict[str, object]:
+    """What a client with a status bar is told: Copilot's form, and what it does not have where that is known."""
+    info, latency_ms = activity.info, activity.latency_ms
+    known: dict[str, object] = {
+        "model": info.model if info else None,
+        "device": info.device if info and info.device else None,
+        "percent": activity.percent,
+        "latencyMs": None if latency_ms is None else round(latency_ms),
+    }
+    return {
+        "message": activity.state.value,
+        "busy": activity.state in _BUSY,
+        "kind": _STATUS_KINDS.get(activity.state, "Normal"),
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def preview(step: FillStep, place: Place) -> dict[str, object]:
+    """How far the text for a place has come; what is still open is shown as a dot a slot."""
+    snapshot = place.snapshot
+    new = [slot for slot in step.slots if slot.state is not SlotState.FIXED]  # fixed is what stands before it
+    place_range = lsp_range(snapshot.position(place.start), snapshot.position(place.end))
+    return {
+        "uri": snapshot.uri,
+        "version": snapshot.version,
+        "range": place_range,
+        "text": "".join(OPEN_SLOT if slot.state is SlotState.OPEN else slot.text for slot in new),
+        "step": step.step,
     }
 
 

@@ -21,6 +21,9 @@ from tenon_lsp.settings import SECTION
 # What a user types before a place where text may be missing; word characters are asked for by the client itself.
 TRIGGERS = tuple(" \n\t.,:;=([{<>\"'`/|-")
 
+# Not an empty object: lsp-mode with property lists reads that as nil, and never asks.
+_INLINE_OPTIONS = types.InlineCompletionOptions(work_done_progress=False)
+
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +79,7 @@ async def _register_configuration(server: TenonServer) -> None:
 
 
 def _add_inline_completion(server: TenonServer) -> None:
-    @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
+    @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, _INLINE_OPTIONS)
     async def inline_completion(params: types.InlineCompletionParams) -> types.InlineCompletionList:
         return convert.inline_items(await _suggest(server, convert.ask(params, arrived_edition.get())))
 

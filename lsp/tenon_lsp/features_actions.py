@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
 from pygls.exceptions import JsonRpcContentModified, JsonRpcInvalidParams
 
 from tenon_engine.wire import FillStep, SlotState
-from tenon_lsp import actions, convert
-from tenon_lsp.actions import Deed, Means, Offer, Refused
+from tenon_lsp import actions, convert, tracing
+from tenon_lsp.actions import Deed, Means, Offer, Refused, StepListener
 from tenon_lsp.documents import Edition, Snapshot
 from tenon_lsp.engines.client import EngineError
 from tenon_lsp.hunks import Edit
 from tenon_lsp.place import Place
+from tenon_lsp.positions import Position
 from tenon_lsp.progress import Bar
 from tenon_lsp.scheduler import Superseded
 from tenon_lsp.server import TenonServer
@@ -26,6 +28,10 @@ from tenon_lsp.status import Level
 
 CARRY_OUT_COMMAND = "tenon.carryOut"
 REWRITE_COMMAND = "tenon.rewrite"
+TRACE_COMMAND = "tenon.trace"
+PREVIEW = "tenon/preview"
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +59,10 @@ def add(server: TenonServer) -> None:
     @server.command(REWRITE_COMMAND)
     async def rewrite(data: Any = None, instruction: str = "") -> None:
         await _apply(server, data, instruction)
+
+    @server.command(TRACE_COMMAND)
+    async def trace(uri: Any = None, position: Any = None) -> str | None:
+        return await _trace(server, uri, position)
 
     @server.command(convert.ACCEPTED_COMMAND)
     def did_accept() -> None:
@@ -129,13 +139,47 @@ async def _carried_out(
         session.budget(),
         session.folders,
         instruction,
-        on_step=lambda step: bar.report(*_progress(step)),
+        on_step=_steps_shown(server, actions.replaced(offer, snapshot), bar),
     )
-    job = functools.partial(actions.carry_out, offer, snapshot, means)
+    return await _run(server, offer.uri, functools.partial(actions.carry_out, offer, snapshot, means))
+
+
+async def _trace(server: TenonServer, uri: Any, position: Any) -> str | None:
+    """The page of the hole at a position; None, and a message, when there is none."""
+    snapshot = server.session.documents.snapshot(str(uri))
+    if snapshot is None:
+        raise JsonRpcInvalidParams("the document is not open")
+    place = Place.at(snapshot, snapshot.offset(_position(position)))
+    work = asyncio.current_task()
+    bar = Bar(server, "Tenon: trace", on_cancel=work.cancel if work else None)
+    bar.report("asking the model")
+    job = functools.partial(tracing.trace, place, server.session, _steps_shown(server, None, bar))
     try:
-        return await session.scheduler.run(offer.uri + ACTION, 0, job)
+        return await _run(server, snapshot.uri, job)
+    except (Refused, EngineError) as error:
+        server.session.status.say(str(error), Level.INFO if isinstance(error, Refused) else Level.ERROR)
+        return None
+    finally:
+        bar.end()
+
+
+async def _run(server: TenonServer, uri: str, job: Callable[[], Awaitable[T]]) -> T:
+    """Do a document's work in place of what it was doing; a change of the document ends it."""
+    try:
+        return await server.session.scheduler.run(uri + ACTION, 0, job)
     except Superseded as error:
         raise JsonRpcContentModified("the document has changed, or a newer action began") from error
+
+
+def _steps_shown(server: TenonServer, place: Place | None, bar: Bar) -> StepListener:
+    """What shows each step: the bar, and to a client that wants it how the text of the place would look."""
+
+    def show(step: FillStep) -> None:
+        bar.report(*_progress(step))
+        if place is not None and server.wants_previews:
+            server.protocol.notify(PREVIEW, convert.preview(step, place))
+
+    return show
 
 
 def _progress(step: FillStep) -> tuple[str, int]:
@@ -154,9 +198,22 @@ def _offer(server: TenonServer, data: Any) -> tuple[Offer, Snapshot]:
     return offer, snapshot
 
 
+def _position(data: Any) -> Position:
+    values = _values(data)
+    try:
+        return Position(int(values["line"]), int(values["character"]))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise JsonRpcInvalidParams("this is no position") from error
+
+
+def _values(data: Any) -> dict[str, Any]:
+    """An object of a command's arguments, whatever the protocol's library has made of it."""
+    return data if isinstance(data, dict) else getattr(data, "_asdict", dict)()
+
+
 def _read(data: Any) -> tuple[Offer, Edition]:
     """What an offer's data say; whatever a client may have made of them."""
-    values = data if isinstance(data, dict) else getattr(data, "_asdict", dict)()
+    values = _values(data)
     try:
         deed = Deed(values["deed"])
         start, end, version, generation = (

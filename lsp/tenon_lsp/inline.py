@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import logging
 import time
+from collections.abc import Callable
 from typing import TypedDict
 
 from tenon_engine.wire import FillRequest, FillResult
@@ -102,8 +103,9 @@ class _Spot:
 class Inline:
     """Answers questions for ghost text."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, on_latency: Callable[[float], object] = lambda _: None) -> None:
         self._session = session
+        self._on_latency = on_latency  # told how long a suggestion took that the engine wrote, in ms
         self._control_only = 0
 
     async def suggest(self, ask: Ask) -> list[Item]:
@@ -131,6 +133,8 @@ class Inline:
         if texts and source == "engine" and not ask.popup:
             self._session.scheduler.background(ask.uri, lambda: self._prefetch(spot.place, texts[0]))
         elapsed_ms = (time.perf_counter() - started) * 1e3
+        if texts and source == "engine":
+            self._on_latency(elapsed_ms)
         _log.info("%d suggestions from %s, %.0f ms", len(texts), source, elapsed_ms)
         return [Item(spot.entry + text, spot.start, spot.end, confidence) for text, confidence in texts]
 
@@ -185,7 +189,10 @@ class Inline:
         deadline_ms = INVOKED_DEADLINE_MS if is_invoked else session.settings.deadline_ms
         was_loaded = session.engine.info is not None
         started = time.perf_counter()
-        request = self._request(place, verdict, deadline_ms, is_invoked=is_invoked)
+        candidates = session.settings.alternatives if is_invoked else 1
+        request = request_at(
+            place, session, max_tokens=verdict.max_tokens, candidates=candidates, deadline_ms=deadline_ms
+        )
         try:
             result = await asyncio.wait_for(session.engine.fill(request), (deadline_ms + LATE_MS) / 1e3)
         except asyncio.TimeoutError:
@@ -201,21 +208,6 @@ class Inline:
             session.scheduler.measured((time.perf_counter() - started) * 1e3)
         self._note_health(result, is_invoked=is_invoked)
         return self._fitting(result, place, verdict, is_invoked=is_invoked)
-
-    def _request(self, place: Place, verdict: Verdict, deadline_ms: int, *, is_invoked: bool) -> FillRequest:
-        session = self._session
-        seen = window(place, session.budget(), session.folders)
-        return FillRequest.single(
-            seen.prefix,
-            seen.suffix,
-            max_tokens=verdict.max_tokens,
-            path=seen.path,
-            language=seen.language,
-            extra=session.related(place),
-            candidates=session.settings.alternatives if is_invoked else 1,
-            deadline_ms=deadline_ms,
-            session=place.snapshot.uri,
-        )
 
     def _fitting(self, result: FillResult, place: Place, verdict: Verdict, *, is_invoked: bool) -> Texts:
         session, uri = self._session, place.snapshot.uri
@@ -260,6 +252,24 @@ class Inline:
         if verdict.refusal is None and self._recall(spot, is_invoked=False) is None:
             texts = await self._fill(after, verdict, is_invoked=False)
             self._session.typed.remember(place.snapshot.uri, Shown(*spot.sides, texts))
+
+
+def request_at(
+    place: Place, session: Session, *, max_tokens: int, candidates: int, deadline_ms: int
+) -> FillRequest:
+    """What the engine is asked for one hole at a place."""
+    seen = window(place, session.budget(), session.folders)
+    return FillRequest.single(
+        seen.prefix,
+        seen.suffix,
+        max_tokens=max_tokens,
+        path=seen.path,
+        language=seen.language,
+        extra=session.related(place),
+        candidates=candidates,
+        deadline_ms=deadline_ms,
+        session=place.snapshot.uri,
+    )
 
 
 def _is_inside(snapshot: Snapshot, position: Position) -> bool:

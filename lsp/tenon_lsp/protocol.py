@@ -52,7 +52,7 @@ class TenonProtocol(LanguageServerProtocol):
         if data.get("method") == types.TEXT_DOCUMENT_DID_CHANGE and "id" not in data and "jsonrpc" in data:
             return self._structure_change(data)
         try:
-            return super().structure_message(data)
+            return super().structure_message(_with_capability(data))
         except JsonRpcException as error:
             if "id" in data and "method" in data:
                 self._send_response(data["id"], error=error.to_response_error())
@@ -132,6 +132,18 @@ class TenonProtocol(LanguageServerProtocol):
             del self._request_futures[msg_id]
         else:
             super()._handle_response(msg_id, result, error)
+
+
+def _with_capability(data: dict[str, Any]) -> dict[str, Any]:
+    """The message with what lsp-mode means: it has inline completion, which its `initialize` says with a null."""
+    if data.get("method") == types.INITIALIZE:
+        match data.get("params"):
+            case {
+                "clientInfo": {"name": "emacs"},
+                "capabilities": {"textDocument": {"inlineCompletion": None} as document},
+            }:
+                document["inlineCompletion"] = {}
+    return data
 
 
 def _uri_of(params: object) -> object:

@@ -25,13 +25,12 @@ from tenon_lsp.protocol import TenonProtocol
 from tenon_lsp.scheduler import Scheduler
 from tenon_lsp.session import Session
 from tenon_lsp.settings import SECTION, EngineSettings, Settings
-from tenon_lsp.status import Level, Status
+from tenon_lsp.status import Activity, Level, Status
 
 COMPLAINTS_SHOWN = 3
 REFRESH_AFTER_MS = 300
 
 _COPILOT_OPTIONS = ("editorInfo", "editorPluginInfo")  # who sends them understands didChangeStatus
-_STATUS_KINDS = {EngineState.FAILED: "Error", EngineState.STOPPED: "Inactive"}
 _LOADING = (EngineState.STARTING, EngineState.LOADING)
 
 _log = logging.getLogger(__name__)
@@ -60,6 +59,8 @@ class TenonServer(LanguageServer):
         self._has_warmed = False
         self._refreshing: dict[str, asyncio.TimerHandle] = {}
         self.wants_status = False
+        self.wants_previews = False
+        self._activity = Activity()
 
     # The session
 
@@ -68,6 +69,8 @@ class TenonServer(LanguageServer):
         options = params.initialization_options
         self._options = dict(options) if isinstance(options, dict) else {}
         self.wants_status = any(self._options.pop(key, None) is not None for key in _COPILOT_OPTIONS)
+        experimental = params.capabilities.experimental
+        self.wants_previews = isinstance(experimental, dict) and experimental.get("tenonPreview") is True
         settings, complaints = Settings.parse(self._options)
         self.session = Session(
             documents=Documents(Encoding(types.PositionEncodingKind(self.workspace.position_encoding).value)),
@@ -77,7 +80,7 @@ class TenonServer(LanguageServer):
             settings=settings,
         )
         self.follow_folders()
-        self.inline = Inline(self.session)
+        self.inline = Inline(self.session, on_latency=lambda ms: self._note(latency_ms=ms))
         self._complain(complaints)
 
     def follow_folders(self) -> None:
@@ -171,15 +174,24 @@ class TenonServer(LanguageServer):
         if self._loading_bar is None:
             self._loading_bar = Bar(self, "Tenon")
         self._loading_bar.report(text, percent)
+        self._note(percent=percent)
 
     def _on_state(self, state: EngineState) -> None:
         if state not in _LOADING and self._loading_bar:
             self._loading_bar.end()
             self._loading_bar = None
-        if self.wants_status:
-            kind = _STATUS_KINDS.get(state, "Normal")
-            is_busy = state in (*_LOADING, EngineState.BUSY)
-            self.protocol.notify("didChangeStatus", {"message": state.value, "busy": is_busy, "kind": kind})
+        if state in _LOADING:
+            self._note(state=state)
+        else:
+            self._note(state=state, percent=None, info=self.session.engine.info)
+
+    def _note(self, **changes: Any) -> None:
+        """Take note of what the engine is doing, and tell a client that shows it."""
+        activity = dataclasses.replace(self._activity, **changes)
+        if activity != self._activity:
+            self._activity = activity
+            if self.wants_status:
+                self.protocol.notify("didChangeStatus", convert.status(activity))
 
     # The user
 

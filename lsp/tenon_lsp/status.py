@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import logging
 from collections.abc import Callable
+
+from tenon_lsp.engines.client import EngineInfo, EngineState
 
 _log = logging.getLogger(__name__)
 
@@ -15,6 +18,16 @@ class Level(enum.Enum):
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Activity:
+    """What the engine is doing, as a status bar may show it; None is what is not known."""
+
+    state: EngineState = EngineState.STOPPED
+    info: EngineInfo | None = None
+    percent: int | None = None  # of loading
+    latency_ms: float | None = None  # of the last suggestion that the engine wrote
 
 
 class Status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 from pathlib import Path
@@ -47,12 +48,19 @@ def test_every_setting_can_come_from_the_file_and_from_the_environment(environ: 
         "sampler": "margin",
         "min_confidence": 0.25,
         "path_header": False,
+        "device": "cuda:1",
+        "dtype": "fp16",
+        "attention": "eager",
+        "quantization": "nf4",
+        "compile": True,
+        "trusted_models": ("owner/one", "two"),
     }
     assert set(values) == {field.name for field in dataclasses.fields(EngineConfig)}
     expected = EngineConfig(**{**values, "home": Path("/h")})  # type: ignore[arg-type]
     from_environment = {f"TENON_{name.upper()}": str(value) for name, value in values.items()}
+    from_environment["TENON_TRUSTED_MODELS"] = "owner/one, two"
     assert config.load(environ | from_environment, {}) == (expected, ())
-    lines = [f"{name} = {str(v).lower() if isinstance(v, bool) else repr(v)}" for name, v in values.items()]
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]  # TOML is like it
     write(environ, "[engine]\n" + "\n".join(lines))
     assert config.load(environ, {}) == (expected, ())
 
@@ -70,6 +78,8 @@ def test_every_setting_can_come_from_the_file_and_from_the_environment(environ: 
         ('home = ""', "engine.home must be a path"),
         ('home = "a\\u0000b"', "engine.home must be a path"),
         ('home = "~nosuchuser/x"', "engine.home must be a path in a home folder that exists"),
+        ("trusted_models = [1]", "engine.trusted_models must be a list of names, not [1]"),
+        ("quantization = 4", "engine.quantization must be a name, not 4"),
         ('"a\\nb\\u009b" = 1', "unknown setting engine.a b<U+009B>"),
     ],
 )

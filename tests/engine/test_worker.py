@@ -465,7 +465,7 @@ class ScriptedClients(Clients):
 
     def check(self, request: FillRequest, end: Event) -> None:
         if isinstance(end, ModelFailedError):
-            assert str(end) == "no"
+            assert str(end).startswith("no")  # and more once it failed too often
             return
         assert isinstance(end, FillResult)
         texts = [""] if end.stopped is Stopped.CANCELLED else ["one", "two words"]

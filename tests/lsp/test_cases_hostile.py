@@ -208,7 +208,7 @@ async def test_an_offer_with_an_endless_number_is_refused(client: Client, name: 
     assert await error_of(client, "codeAction/resolve", action) == INVALID_PARAMS
 
 
-@pytest.mark.parametrize("command", ["tenon.carryOut", "tenon.rewrite"])
+@pytest.mark.parametrize("command", ["tenon.carryOut", "tenon.rewrite", "tenon.trace"])
 @on_loop
 async def test_a_command_without_arguments_is_refused(client: Client, command: str) -> None:
     params = {"command": command, "arguments": None}

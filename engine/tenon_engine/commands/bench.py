@@ -17,6 +17,8 @@ from tenon_engine.commands.loading import load_model
 from tenon_engine.errors import BadRequestError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from tenon_engine.evaluation.bench import FillTimes, StepTimes
 
 
@@ -37,17 +39,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and print."""
     config = options.read_config(arguments)
     from tenon_engine.diffusion import DiffusionModel
-    from tenon_engine.evaluation import bench
+    from tenon_engine.evaluation import bench, bench_hub
 
     started = time.perf_counter()
     model = load_model(config)
     load_ms = (time.perf_counter() - started) * 1e3
-    if not isinstance(model, DiffusionModel):
+    figures: dict[str, Any] = {"model": config.model, "sampler": config.sampler, "machine": machine()}
+    if isinstance(model, DiffusionModel):
+        fills = list(bench.measure_fills(model))
+        steps = list(bench.measure_steps(model))
+        figures |= bench.summary(fills, steps, load_ms=load_ms)
+    elif (bare := bench_hub.yardstick_of(model)) is not None:
+        fills, steps = [], []
+        figures |= {"load_ms": round(load_ms, 3)}
+        figures |= bench_hub.measure(model, bare, quantization=config.quantization)
+    else:
         raise BadRequestError(f"{config.model} does not denoise, there is nothing to measure")
-    fills = list(bench.measure_fills(model))
-    steps = list(bench.measure_steps(model))
-    figures = {"model": config.model, "sampler": config.sampler, "machine": machine()}
-    figures |= bench.summary(fills, steps, load_ms=load_ms)
     if arguments.json:
         print(json.dumps(figures))
     else:
@@ -69,12 +76,26 @@ def _print_tables(figures: dict[str, Any], fills: Sequence[FillTimes], steps: Se
 
     console = output.open_console()
     console.print(f"{figures['model']}, sampler {figures['sampler']}, {figures['machine']}\n")
+    if fills:
+        console.print(_table_of_fills(fills))
+        console.print(_table_of_steps(steps))
+    table = Table(show_header=False)
+    for name, value in figures.items():
+        if name not in ("model", "sampler", "machine"):
+            table.add_row(name.replace("_", " "), value if isinstance(value, str) else f"{value:,}")
+    console.print(table)
+
+
+def _table_of_fills(fills: Sequence[FillTimes]) -> Table:
+    from rich.table import Table
+
     table = Table(title="rest-of-line fills, ms")
     for column in ("text", "fill", "context", "steps", "forwards", "tokens", "key typed", "one by one"):
         table.add_column(column, justify="left" if column == "text" else "right")
     for fill in fills:
         first_line = (fill.text.splitlines() or [""])[0]
         times = (
+            fill.fill_ms,
             fill.context_ms,
             fill.denoise_ms,
             fill.forwards,
@@ -83,15 +104,15 @@ def _print_tables(figures: dict[str, Any], fills: Sequence[FillTimes], steps: Se
             fill.autoregressive_ms,
         )
         table.add_row(first_line[:24], *(f"{value:.0f}" for value in times))
-    console.print(table)
+    return table
+
+
+def _table_of_steps(steps: Sequence[StepTimes]) -> Table:
+    from rich.table import Table
+
     table = Table(title="one forward behind 300 tokens of context, ms")
     for column in ("entries", "base, causal", "canvas, adapter"):
         table.add_column(column, justify="right")
     for step in steps:
         table.add_row(str(step.entries), f"{step.base_ms:.1f}", f"{step.canvas_ms:.1f}")
-    console.print(table)
-    table = Table(show_header=False)
-    for name, value in figures.items():
-        if name not in ("model", "sampler", "machine"):
-            table.add_row(name.replace("_", " "), f"{value:,}")
-    console.print(table)
+    return table

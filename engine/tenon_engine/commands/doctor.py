@@ -20,6 +20,7 @@ from tenon_engine.commands import options
 from tenon_engine.config import EngineConfig
 from tenon_engine.errors import EngineError
 from tenon_engine.models import registry
+from tenon_engine.progress import silent
 
 PACKAGES = (
     *("torch", "numpy", "safetensors", "tokenizers", "gguf", "huggingface-hub"),
@@ -168,7 +169,10 @@ def _model(config: EngineConfig) -> ModelState:
     try:
         if config.model == registry.EMBEDDED:
             return _embedded(config)
-        registry.load(config.model, config)  # a scripted model costs nothing, another is refused
+        registry.check(config.model)
+        if registry.is_of_the_hub(config.model):
+            return _checkpoint(config)
+        registry.load(config.model, config)  # a scripted model costs nothing
     except EngineError as error:
         return ModelState(config.model, "", "unusable", str(error))
     except OSError as error:
@@ -190,6 +194,19 @@ def _embedded(config: EngineConfig) -> ModelState:
         return ModelState(config.model, str(source), "fetched, converted at first use")
     problem = f"the base weights are not in {folder}: run `tenon model fetch`"
     return ModelState(config.model, str(folder), "missing", problem)
+
+
+def _checkpoint(config: EngineConfig) -> ModelState:
+    from tenon_engine.models.hub import checkpoint, families, placement, shards
+
+    families.check_installed()
+    if checkpoint.find_here(config.model) is None and not config.offline:
+        return ModelState(config.model, "", "not on this machine as a whole, fetched at first use")
+    found = checkpoint.find(config.model, offline=True, progress=silent)
+    placed = placement.place(found, config)
+    form = config.quantization or str(placed.dtype).removeprefix("torch.")
+    state = f"complete ({shards.read(found.folder).size_bytes / 1e9:.1f} GB, {form} on {placed.device})"
+    return ModelState(config.model, str(found.folder), state)
 
 
 def _lines(report: Report) -> list[str]:

@@ -17,7 +17,9 @@ CONFIG_OPTIONS = ("model", "max_tokens", "sampler")
 
 def add_model_option(parser: argparse.ArgumentParser) -> None:
     """`--model`, by name."""
-    parser.add_argument("--model", metavar="M", help="tenon-0.5b (default) or scripted:FILE")
+    parser.add_argument(
+        "--model", metavar="M", help="tenon-0.5b (default), a hub id, a folder, or scripted:FILE"
+    )
 
 
 def add_canvas_options(parser: argparse.ArgumentParser) -> None:

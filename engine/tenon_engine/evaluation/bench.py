@@ -67,17 +67,40 @@ def holes(text: str) -> Iterator[tuple[str, str, str]]:
         yield prefix[-PREFIX_CHARACTERS:], match[1], suffix
 
 
+def hole_request(
+    prefix: str, suffix: str, *, session: str, max_tokens: int = CANVAS_TOKENS
+) -> HoleRequest:
+    """A hole of the document as a model is asked to fill it."""
+    return HoleRequest(
+        prefix=prefix,
+        suffix=suffix,
+        path=None,
+        language="python",
+        extra=(),
+        max_tokens=max_tokens,
+        candidates=1,
+        temperature=0.0,
+        seed=0,
+        session=session,
+    )
+
+
+def never() -> Stopped | None:
+    """Nobody stops a measurement."""
+    return None
+
+
 def measure_fills(model: DiffusionModel[Any]) -> Iterator[FillTimes]:
     """Fill every hole of the document; the first fill, which warms caches of the machine up, is made twice."""
     document = list(holes(DOCUMENT_PATH.read_text(encoding="utf-8")))
-    _last(model, _hole(*document[0][::2], session="warm-up"))
+    _last(model, hole_request(*document[0][::2], session="warm-up"))
     base = model.with_plan(ConfirmPlan(0, adapted=False))
     for number, (prefix, middle, suffix) in enumerate(document):
         session = f"bench-{number}"
-        first = _last(model, _hole(prefix, suffix, session=session))
-        steps = _last(model, _hole(prefix, suffix, session=session))
-        key = _last(model, _hole(prefix + middle[:1], suffix, session=session))
-        decoded = _last(base, _hole(prefix, suffix, session=session, max_tokens=max(1, first.cost.tokens)))
+        first = _last(model, hole_request(prefix, suffix, session=session))
+        steps = _last(model, hole_request(prefix, suffix, session=session))
+        key = _last(model, hole_request(prefix + middle[:1], suffix, session=session))
+        decoded = _last(base, hole_request(prefix, suffix, session=session, max_tokens=max(1, first.cost.tokens)))
         yield FillTimes(
             text=first.drafts[0].text,
             context_tokens=first.cost.context_tokens,
@@ -144,27 +167,8 @@ def summary(fills: Sequence[FillTimes], steps: Sequence[StepTimes], *, load_ms: 
 
 
 def _last(model: DiffusionModel[Any], hole: HoleRequest) -> Proposal:
-    *_, proposal = model.propose(hole, _never)
+    *_, proposal = model.propose(hole, never)
     return proposal
-
-
-def _never() -> Stopped | None:
-    return None
-
-
-def _hole(prefix: str, suffix: str, *, session: str, max_tokens: int = CANVAS_TOKENS) -> HoleRequest:
-    return HoleRequest(
-        prefix=prefix,
-        suffix=suffix,
-        path=None,
-        language="python",
-        extra=(),
-        max_tokens=max_tokens,
-        candidates=1,
-        temperature=0.0,
-        seed=0,
-        session=session,
-    )
 
 
 def _view(

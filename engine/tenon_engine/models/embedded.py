@@ -23,7 +23,7 @@ from tenon_engine.models.linear import Linear, Lora
 from tenon_engine.models.qwen2 import CanvasAdapter, KeyValues, Layer, Qwen2Canvas, Shape
 from tenon_engine.progress import Progress, silent
 from tenon_engine.samplers import plan_named
-from tenon_engine.tokenizer import BpeTokenizer, TokenTable
+from tenon_engine.tokenizer import BpeTokenizer, TokenTable, core_of
 
 NAME = "tenon-0.5b"
 ADAPTER_PATH = Path(__file__).parent.parent / "weights" / "adapter.safetensors"
@@ -86,7 +86,8 @@ def load_tokenizer(files: BaseFiles) -> BpeTokenizer:
         table = TokenTable(
             *(file.get_tensor(f"token_{name}").clone().numpy() for name in ("bytes", "offsets", "order"))
         )
-    return BpeTokenizer(files.tokenizer, table)
+    with _readable(files.tokenizer, REMEDY):
+        return BpeTokenizer(core_of(files.tokenizer.read_text(encoding="utf-8")), table)
 
 
 def load_network(weights: Path, adapter: Path | None) -> Qwen2Canvas:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenon_engine.errors import UnknownModelError
 from tenon_engine.models.base import Model
+from tenon_engine.models.hub import families
+from tenon_engine.models.hub.names import check_name
 from tenon_engine.progress import Progress, silent
+from tenon_engine.runtime import EMBEDDED as EMBEDDED  # re-exported: callers of `load` name it
+from tenon_engine.runtime import SCRIPTED_PREFIX as SCRIPTED_PREFIX
+from tenon_engine.runtime import model_folder
 
 if TYPE_CHECKING:
     from tenon_engine.config import EngineConfig
     from tenon_engine.engine import Engine
-
-EMBEDDED = "tenon-0.5b"
-SCRIPTED_PREFIX = "scripted:"
 
 
 def load_engine(config: EngineConfig, progress: Progress = silent) -> Engine:
@@ -35,19 +38,26 @@ def load(name: str, config: EngineConfig, progress: Progress = silent) -> Model:
         from tenon_engine.models.embedded import load_embedded
 
         return load_embedded(config, progress)
-    raise _unknown(name)
+    check(name)
+    return families.load(name, config, progress)
 
 
 def check(name: str) -> None:
     """Refuse what `load` would not understand, without loading anything."""
-    if name != EMBEDDED and not name.startswith(SCRIPTED_PREFIX):
-        raise _unknown(name)
+    if name == EMBEDDED or name.startswith(SCRIPTED_PREFIX):
+        return
+    if not is_of_the_hub(name):
+        raise UnknownModelError(f"there is no model {name!r}; supported: {', '.join(names())}")
+    check_name(name)
 
 
-def _unknown(name: str) -> UnknownModelError:
-    return UnknownModelError(f"there is no model {name!r}; supported: {', '.join(names())}")
+def is_of_the_hub(name: str) -> bool:
+    """Whether it is a path or a hub id, which have a slash, or a folder that is there."""
+    return not name.startswith(SCRIPTED_PREFIX) and (
+        "/" in name or os.sep in name or model_folder(name) is not None
+    )
 
 
 def names() -> tuple[str, ...]:
     """What `load` understands."""
-    return (EMBEDDED, f"{SCRIPTED_PREFIX}FILE")
+    return (EMBEDDED, f"{SCRIPTED_PREFIX}FILE", "a folder with a checkpoint", *families.examples())

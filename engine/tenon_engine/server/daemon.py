@@ -191,7 +191,10 @@ def _anywhere(service: Service) -> Service:
     registry.check(config.model)
     os.environ[runtime.FOLDER_VARIABLE] = str(folder := runtime.folder())
     absolute = dataclasses.replace(
-        config, model=runtime.full_name(config.model), home=config.home and config.home.absolute()
+        config,
+        model=runtime.full_name(config.model),
+        home=config.home and config.home.absolute(),
+        trusted_models=tuple(map(runtime.full_name, config.trusted_models)),
     )
     os.chdir(folder)
     return dataclasses.replace(service, config=absolute)
