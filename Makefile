@@ -4,6 +4,8 @@ PYTHON ?= python3
 # Where `make demo` fills a hole: FILE:LINE:COL.
 DEMO ?= examples/temperatures.py:25:9
 PYTEST_ARGS ?=
+# For a machine without a GPU: --device cpu --quick.
+GPU_CHECK_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,11 +18,11 @@ TEST_READY := $(VENV)/.ready-to-test
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-editors lint clean
+.PHONY: help demo test test-editors gpu-check lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "  Variables: PYTHON=$(PYTHON)  DEMO=$(DEMO)  PYTEST_ARGS=$(PYTEST_ARGS)"
+	@echo "  Variables: PYTHON=$(PYTHON)  DEMO=$(DEMO)  PYTEST_ARGS=$(PYTEST_ARGS)  GPU_CHECK_ARGS=$(GPU_CHECK_ARGS)"
 
 demo: $(RUN_READY) ## install, fetch the base weights, fill a hole and show it
 	@echo "==> base weights"
@@ -49,6 +51,9 @@ test-editors: $(TEST_READY) ## tests in real editors, set up the first time (Deb
 	fi
 	@echo "==> tests in editors"
 	@TENON_EDITORS="$(EDITORS)" $(BIN)/python -m pytest -rs tests/editors $(PYTEST_ARGS)
+
+gpu-check: $(TEST_READY) ## checks of models on an NVIDIA GPU, under 8 minutes; one JSON line
+	@$(BIN)/python scripts/gpu_check.py $(GPU_CHECK_ARGS)
 
 lint: $(TEST_READY) ## ruff and mypy
 	@echo "==> ruff"

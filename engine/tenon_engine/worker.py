@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tenon_engine import excerpt, memory
 from tenon_engine.errors import BusyError, EngineError
-from tenon_engine.failures import FailureCount
+from tenon_engine.failures import FAILURES_MAX, FailureCount
 from tenon_engine.fill_queue import RETRY_AFTER_S, Fill, FillQueue, Listener
 from tenon_engine.progress import STAGES, Progress
 from tenon_engine.wire import EngineInfo, FillRequest, FillResult, FillStep, Hole, HoleFill, Stopped
@@ -250,7 +250,11 @@ class Worker:
         with self._changed:
             error = failures.judge(end)
         if error is not None:
-            logger.warning("%s", excerpt.one_line(str(error)))
+            logger.warning(
+                "the model failed %d times in a row, and is given up: %s",
+                FAILURES_MAX,
+                excerpt.one_line(str(error)),
+            )
             self._fail(error)
 
     def _next(self) -> Fill | None:

@@ -177,12 +177,13 @@ def preview(step: FillStep, place: Place) -> dict[str, object]:
     """How far the text for a place has come; what is still open is shown as a dot a slot."""
     snapshot = place.snapshot
     new = [slot for slot in step.slots if slot.state is not SlotState.FIXED]  # fixed is what stands before it
+    text = "".join(OPEN_SLOT if slot.state is SlotState.OPEN else slot.text for slot in new)
     place_range = lsp_range(snapshot.position(place.start), snapshot.position(place.end))
     return {
         "uri": snapshot.uri,
         "version": snapshot.version,
         "range": place_range,
-        "text": "".join(OPEN_SLOT if slot.state is SlotState.OPEN else slot.text for slot in new),
+        "text": text.lstrip(" \t"),  # a token may spell the space before the place again; it begins with none
         "step": step.step,
     }
 

@@ -54,6 +54,7 @@ class TenonServer(LanguageServer):
         self._model = model  # of the command line: stronger than a setting
         self._log_level = log_level
         self._options: dict[str, Any] = {}
+        self._complaints: list[str] = []  # about the settings as they are
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loading_bar: Bar | None = None
         self._has_warmed = False
@@ -68,7 +69,8 @@ class TenonServer(LanguageServer):
         """Set up the session for a client."""
         options = params.initialization_options
         self._options = dict(options) if isinstance(options, dict) else {}
-        self.wants_status = any(self._options.pop(key, None) is not None for key in _COPILOT_OPTIONS)
+        copilot = [self._options.pop(key, None) for key in _COPILOT_OPTIONS]
+        self.wants_status = any(value is not None for value in copilot)
         experimental = params.capabilities.experimental
         self.wants_previews = isinstance(experimental, dict) and experimental.get("tenonPreview") is True
         settings, complaints = Settings.parse(self._options)
@@ -199,6 +201,11 @@ class TenonServer(LanguageServer):
         self.window_show_message(types.ShowMessageParams(convert.message_type(level), message))
 
     def _complain(self, complaints: list[str]) -> None:
+        """Say what is wrong with the settings and was not before."""
+        complaints, self._complaints = (
+            [each for each in complaints if each not in self._complaints],
+            complaints,
+        )
         for complaint in complaints:
             _log.warning("settings: %s", complaint)
         if complaints:

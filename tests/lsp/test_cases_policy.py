@@ -108,6 +108,14 @@ async def test_a_wrong_setting_is_named_and_its_default_holds(client: Client) ->
     assert "debunceMs" in client.log()
 
 
+@on_loop
+async def test_what_is_wrong_with_settings_is_said_once_until_it_was_right_again(client: Client) -> None:
+    for debounce_ms, said in ((-1, 1), (-1, 1), (300, 1), (-1, 2)):
+        await client.configure({"debounceMs": debounce_ms})
+        assert await offered(client, "a.py")
+        assert sum("debounceMs" in message for message in client.messages_to_user()) == said
+
+
 PARAGRAPHS = [
     "",
     "We met on a fine day.",

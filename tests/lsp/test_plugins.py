@@ -31,7 +31,8 @@ class PluginClient(Client):
     """A client that says who it is, as one with a status bar does."""
 
     async def initialize(self, **more: Any) -> Json:
-        options = self.settings | {"editorInfo": {"name": "an editor", "version": "1"}}
+        names = {key: {"name": "one", "version": "1"} for key in ("editorInfo", "editorPluginInfo")}
+        options = self.settings | names
         return await super().initialize(initializationOptions=options, **more)
 
     def told(self, method: str) -> list[Json]:

@@ -67,9 +67,7 @@ def holes(text: str) -> Iterator[tuple[str, str, str]]:
         yield prefix[-PREFIX_CHARACTERS:], match[1], suffix
 
 
-def hole_request(
-    prefix: str, suffix: str, *, session: str, max_tokens: int = CANVAS_TOKENS
-) -> HoleRequest:
+def hole_request(prefix: str, suffix: str, *, session: str, max_tokens: int = CANVAS_TOKENS) -> HoleRequest:
     """A hole of the document as a model is asked to fill it."""
     return HoleRequest(
         prefix=prefix,
@@ -100,7 +98,9 @@ def measure_fills(model: DiffusionModel[Any]) -> Iterator[FillTimes]:
         first = _last(model, hole_request(prefix, suffix, session=session))
         steps = _last(model, hole_request(prefix, suffix, session=session))
         key = _last(model, hole_request(prefix + middle[:1], suffix, session=session))
-        decoded = _last(base, hole_request(prefix, suffix, session=session, max_tokens=max(1, first.cost.tokens)))
+        decoded = _last(
+            base, hole_request(prefix, suffix, session=session, max_tokens=max(1, first.cost.tokens))
+        )
         yield FillTimes(
             text=first.drafts[0].text,
             context_tokens=first.cost.context_tokens,

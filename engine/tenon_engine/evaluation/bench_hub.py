@@ -1,4 +1,4 @@
-"""What a model of the hub costs on this machine: a step beside its bound, beside a bare forward of the same weights, and
+"""What a model of the hub costs on this machine: a step beside its bound and beside a bare forward of the same weights,
 a fill beside as many tokens written one by one.
 
 Measures the model itself, in this process, on the document that ships with the package. Prints nothing.
@@ -7,6 +7,7 @@ Measures the model itself, in this process, on the document that ships with the 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -56,17 +57,20 @@ def yardstick_of(model: Model) -> Yardstick | None:
     """The weights of a hub model, to be driven without us; None for a model that has none of transformers'."""
     network: Any = getattr(_inner(model), "network", None)
     if hasattr(network, "backbone"):
-        return MaskedYardstick(network.backbone.decoder, network.backbone.head)
+        return MaskedYardstick(network.backbone.decoder, network.backbone.head, shift=network.shift)
     return GemmaYardstick(network.module) if hasattr(network, "module") else None
 
 
-def measure(model: Model, bare: Yardstick, *, quantization: str = "") -> dict[str, Any]:
-    """The figures of a run, ready for JSON; times in ms."""
-    fills = list(measure_fills(model))
+def measure(
+    model: Model, bare: Yardstick, *, quantization: str = "", hole_count: int | None = None
+) -> dict[str, Any]:
+    """The figures of a run over so many holes of the document, or all, ready for JSON; times in ms."""
+    fills = list(itertools.islice(measure_fills(model), hole_count))
     steps = _usual([step for fill in fills for step in fill.steps])
     shape = StepShape(
         context=round(statistics.median(fill.again.cost.context_tokens for fill in fills)),
-        canvas=getattr(bare.config, "canvas_length", None) or round(statistics.median(s.slots for s in steps)),
+        canvas=getattr(bare.config, "canvas_length", None)
+        or round(statistics.median(s.slots for s in steps)),
         scored=round(statistics.median(step.scored for step in steps)),
         rows=steps[0].rows,
     )
@@ -135,12 +139,18 @@ class _Recorder:
         """The last proposal for a hole, and the steps that led there."""
         last, steps, since = None, [], time.perf_counter()
         self._looks.clear()
-        for last in model.propose(hole, never):
+        for proposal in model.propose(hole, never):
             now = time.perf_counter()
             views = self._looks[-1]
-            slots, scored = (max(map(len, parts)) for parts in zip(*((v.reads, v.scored) for v in views), strict=True))
-            steps.append(Step((now - since) * 1e3, len(views), slots, scored))
-            since = now
+            steps.append(
+                Step(
+                    ms=(now - since) * 1e3,
+                    rows=len(views),
+                    slots=max(len(view.reads) for view in views),
+                    scored=max(len(view.scored) for view in views),
+                )
+            )
+            last, since = proposal, now
         assert last is not None, "a model that is not stopped proposes something"
         return last, steps
 

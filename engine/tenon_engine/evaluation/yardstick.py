@@ -87,11 +87,12 @@ class GemmaYardstick:
 class MaskedYardstick:
     """transformers' own Llama or Qwen2 on canvases behind keys and values that are kept, and from left to right."""
 
-    def __init__(self, decoder: Any, head: Any) -> None:
+    def __init__(self, decoder: Any, head: Any, *, shift: int) -> None:
         self.config = decoder.config
         self.device, self.dtype = decoder.device, decoder.dtype
         self._decoder = decoder
         self._head = head
+        self._shift = shift  # tokens before the canvas that a step reads with it
         self._shape: StepShape | None = None
         self._cache: Any = None
 
@@ -100,8 +101,9 @@ class MaskedYardstick:
         """See Yardstick."""
         if shape != self._shape:
             self._shape, self._cache = shape, self._encoded(shape.context, shape.rows)
-        self._forward(torch.full((shape.rows, shape.canvas), ANY_ID, device=self.device), self._cache, shape.scored)
-        self._cache.crop(-shape.canvas)
+        slots = shape.canvas + self._shift
+        self._forward(torch.full((shape.rows, slots), ANY_ID, device=self.device), self._cache, shape.scored)
+        self._cache.crop(-slots)
 
     @torch.inference_mode()
     def decode(self, context: int, count: int) -> None:

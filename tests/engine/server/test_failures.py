@@ -29,7 +29,7 @@ def test_u51_a_model_that_fails_three_times_in_a_row_is_ill_and_says_so(rig: Any
         assert rig.client.post("/v1/infill", json=FILL).json()["error"]["code"] == "model_failed"
     response = rig.client.get("/health")
     assert (response.status_code, response.json()["state"]) == (503, "failed")
-    assert response.json()["failure"].startswith("the model's numbers are not finite (3 times in a row")
+    assert response.json()["failure"].startswith("the model's numbers are not finite")
 
 
 def test_u51_it_is_loaded_anew_by_the_next_request(rig: Any) -> None:
@@ -64,7 +64,8 @@ def test_only_what_the_model_did_is_counted() -> None:
     stopped = FillResult((), "m", Stopped.CANCELLED)
     for end in (ModelFailedError("a"), stopped, BadRequestError("b"), OutOfMemoryError("c"), stopped):
         assert count.judge(end) is None
-    assert str(count.judge(ModelFailedError("d"))).startswith("d (")
+    last = ModelFailedError("d")
+    assert count.judge(last) is last
 
 
 @pytest.mark.parametrize("ends", [[DONE], [ModelFailedError("a"), DONE], [OutOfMemoryError("a")] * 2])

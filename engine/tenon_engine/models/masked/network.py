@@ -100,7 +100,7 @@ class MaskedNetwork:
         self.backbone = backbone
         self.device: torch.device = next(backbone.decoder.parameters()).device
         self._mask_id = mask_id
-        self._shift = int(shifted)
+        self.shift = int(shifted)  # a canvas is read with so many tokens before it
         self._banned = banned.to(self.device)
         self._refresh_steps = refresh_steps
         self._is_static = backend is not None
@@ -133,7 +133,7 @@ class MaskedNetwork:
     def _pass(self, around: Surroundings, view: View) -> _Pass:
         start = len(around.prefix_ids)
         window = _window(around, view, self._mask_id)
-        return _Pass(around, view, window, start - self._shift, start + len(view.reads))
+        return _Pass(around, view, window, start - self.shift, start + len(view.reads))
 
     def _is_stale(self, row: _Pass) -> bool:
         kept = row.around.kept
@@ -234,7 +234,9 @@ def _read(
     """
     from transformers import DynamicCache
 
-    cache: Any = DynamicCache(past) if past is not None or keeps else None
+    from tenon_engine.models.masked.surroundings import read_only
+
+    cache: Any = read_only(past) if past is not None else DynamicCache() if keeps else None
     output: Any = decoder(
         input_ids=ids, position_ids=places, attention_mask=seen, cache=cache, use_cache=cache is not None
     )
