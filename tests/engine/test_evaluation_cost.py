@@ -18,6 +18,7 @@ from tenon_engine.evaluation.backbone import EMBEDDED_CONFIG, Backbone, backbone
 from tenon_engine.evaluation.cost import (
     CARDS,
     FORMATS,
+    Card,
     Infill,
     Work,
     autoregressive,
@@ -26,8 +27,10 @@ from tenon_engine.evaluation.cost import (
     denoising_step,
     encoding,
     forward,
+    searched_fill,
     whole_fill,
 )
+from tenon_engine.models.gemma.search import KEPT, LENGTHS
 
 GEMMA_TEXT = {
     "vocab_size": 262_144,
@@ -136,13 +139,27 @@ def test_the_bounds_of_a_24_token_infill(
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
 @pytest.mark.parametrize("form", ["bf16", "fp8", "nvfp4"])
 @pytest.mark.parametrize("steps", [3, 4, 6, 8])
-def test_an_infill_with_its_context_and_length_check_stays_near_the_bound_of_its_steps(
-    card: Any, form: str, steps: int
+def test_an_infill_with_its_context_and_a_check_stays_near_the_bound_of_its_steps(
+    card: Card, form: str, steps: int
 ) -> None:
     """Three keys typed, one check of the suffix: at most 1.5 times what the steps alone must cost."""
     fill = dataclasses.replace(FILL, steps=steps, checks=1)
     of_the_steps = card.bound_ms(denoising_step(GEMMA, FORMATS[form], fill)) * steps
     assert card.bound_ms(whole_fill(GEMMA, FORMATS[form], fill)) <= 1.5 * of_the_steps
+
+
+@pytest.mark.parametrize("device", ["H100", "H200"])
+@pytest.mark.parametrize("form", ["bf16", "fp8"])
+@pytest.mark.parametrize("steps", [4, 6, 8])
+def test_searching_for_the_length_stays_near_that_bound_where_a_step_waits_for_memory(
+    device: str, form: str, steps: int
+) -> None:
+    card, fill = card_named(device), dataclasses.replace(FILL, steps=steps)
+    assert card is not None
+    passes = searched_fill(GEMMA, FORMATS[form], fill, lengths=LENGTHS, kept=KEPT)
+    assert len(passes) == 1 + steps + 1
+    of_the_steps = card.bound_ms(denoising_step(GEMMA, FORMATS[form], fill)) * steps
+    assert sum(map(card.bound_ms, passes)) <= 1.5 * of_the_steps
 
 
 def test_candidates_share_the_weights_that_are_read() -> None:

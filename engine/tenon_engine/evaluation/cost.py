@@ -44,7 +44,8 @@ FORMATS = {
     "bf16": Format(2.0, 2.0, 2.0),
     "fp8": Format(1.0, 1.0, 2.0),
     "int8": Format(1.0, 2.0, 2.0),  # bitsandbytes leaves fused experts as they are, as it does in the next
-    "nf4": Format(0.5, 2.0, 2.0),
+    "nf4": Format(4.5 / 8, 2.0, 2.0),
+    "int4": Format(4.25 / 8, 2.0, 2.0),  # torchao's do, too
     "nvfp4": Format(1.0, 4.5 / 8, 2.0),  # half a bit more than four for the scale of 16 values
 }
 
@@ -165,6 +166,18 @@ def whole_fill(backbone: Backbone, form: Format, infill: Infill) -> Work:
     """New context, steps, and checks, each of which costs as much as a step."""
     step = denoising_step(backbone, form, infill)
     return encoding(backbone, form, infill) + step * (infill.steps + infill.checks)
+
+
+def searched_fill(
+    backbone: Backbone, form: Format, infill: Infill, *, lengths: int, kept: int
+) -> tuple[Work, ...]:
+    """The passes of a fill whose length is not known: new context, a step with canvases of several lengths, the other
+    steps with those that are kept, and one that reads what they wrote.
+    """
+    first, later = (
+        denoising_step(backbone, form, dataclasses.replace(infill, rows=rows)) for rows in (lengths, kept)
+    )
+    return (encoding(backbone, form, infill), first, *[later] * infill.steps)
 
 
 def cached_masked_fill(backbone: Backbone, form: Format, infill: Infill, *, refresh_every: int) -> Work:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from tests.engine.models import tiny
 
@@ -302,3 +303,13 @@ def test_the_folder_of_a_checkpoint_is_its_path(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == f"{copy}\n"
     assert cli.main(["model", "path", "--model", "owner/nothing"]) == 2
     assert "owner/nothing is not on this machine" in capsys.readouterr().err
+
+
+def test_memory_that_runs_out_while_loading_is_told_in_one_sentence(
+    copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
+
+    monkeypatch.setattr("tenon_engine.models.masked.model.load", load)
+    assert_refused(capsys, copy, "memory of cpu ran out", "smaller checkpoint")

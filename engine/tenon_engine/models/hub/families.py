@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tenon_engine.errors import UnknownModelError
+from tenon_engine.errors import OutOfMemoryError, UnknownModelError
 
 if TYPE_CHECKING:
     from tenon_engine.config import EngineConfig
@@ -73,7 +73,13 @@ def load(name: str, config: EngineConfig, progress: Progress) -> Model:
     placement = place(checkpoint, config)
     progress("load", 0, 0)
     family = importlib.import_module(FAMILIES[checkpoint.architecture].module)
-    return FrugalModel(family.load(checkpoint, placement, config, progress))
+    try:
+        return FrugalModel(family.load(checkpoint, placement, config, progress))
+    except torch.OutOfMemoryError:
+        raise OutOfMemoryError(
+            f"the memory of {placement.device} ran out while {name} was loaded: end what else uses it, "
+            "or take a smaller checkpoint or engine.quantization"
+        ) from None
 
 
 def check_installed() -> None:
