@@ -18,7 +18,7 @@ TEST_READY := $(VENV)/.ready-to-test
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-editors gpu-check lint clean
+.PHONY: help demo test test-editors vscode vscode-packages gpu-check lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,13 +30,13 @@ demo: $(RUN_READY) ## install, fetch the base weights, fill a hole and show it
 	@echo "==> tenon fill $(DEMO) --show"
 	@$(BIN)/tenon fill "$(DEMO)" --show
 
-test: lint ## lint, types and all tests, as continuous integration runs them
+test: lint vscode-packages ## lint, types and all tests but those in real editors
 	@echo "==> base weights"
 	@$(BIN)/tenon model fetch
 	@echo "==> tests"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not editors" $(PYTEST_ARGS)
 
-test-editors: $(TEST_READY) ## tests in real editors, set up the first time (Debian; 1 GB; root for VS Code alone)
+test-editors: $(TEST_READY) vscode-packages ## tests in real editors, set up the first time (Debian; 1 GB; root for VS Code alone)
 	@echo "==> base weights"
 	@$(BIN)/tenon model fetch
 	@for setup in $(EDITOR_SETUPS); do \
@@ -45,12 +45,19 @@ test-editors: $(TEST_READY) ## tests in real editors, set up the first time (Deb
 	  PYTHON=$(abspath $(BIN)/python) bash $$setup "$(EDITORS)/$$editor" || \
 	    echo "make: the lines above say why there is no $$editor; its tests are skipped" >&2; \
 	done
-	@cd editors/vscode && if [ ! node_modules/.package-lock.json -nt package-lock.json ]; then \
-	  echo "==> packages of the VS Code extension"; \
-	  npm ci --no-audit --no-fund || echo "make: without them, the tests of the extension are skipped" >&2; \
-	fi
 	@echo "==> tests in editors"
 	@TENON_EDITORS="$(EDITORS)" $(BIN)/python -m pytest -rs tests/editors $(PYTEST_ARGS)
+
+vscode: vscode-packages ## package the VS Code extension: editors/vscode/tenon.vsix
+	@cd editors/vscode && npm run --silent package
+
+# Without Node the tests of the extension are skipped, and say so.
+vscode-packages:
+	@if [ ! editors/vscode/node_modules/.package-lock.json -nt editors/vscode/package-lock.json ]; then \
+	  echo "==> packages of the VS Code extension"; \
+	  cd editors/vscode && npm ci --no-audit --no-fund --loglevel=error || \
+	    echo "make: without them, the tests of the extension are skipped" >&2; \
+	fi
 
 gpu-check: $(TEST_READY) ## checks of models on an NVIDIA GPU, under 8 minutes; one JSON line
 	@$(BIN)/python scripts/gpu_check.py $(GPU_CHECK_ARGS)

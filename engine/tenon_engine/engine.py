@@ -73,7 +73,7 @@ class Engine:
             budget.prefix_tokens,
             budget.suffix_tokens,
             budget.extra_tokens,
-            device=getattr(self._model, "device", ""),  # a scripted model has none
+            device=self._model.device,
         )
 
     def fill(self, request: FillRequest, *, cancelled: Callable[[], bool] = never) -> FillResult:

@@ -36,6 +36,7 @@ COST = Cost(forwards=1, tokens=2, context_tokens=3, context_ms=4.0, denoise_ms=5
 class Indifferent:
     """A model without an opinion on text that is there already."""
 
+    device = ""
     reads_instructions = False
 
     def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:

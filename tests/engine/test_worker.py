@@ -46,6 +46,7 @@ class PlayedModel:
     """Writes what stands before the hole in capitals, a character per step, one step per cue for that text."""
 
     name = "played"
+    device = ""
     reads_instructions = False
     budget = ContextBudget(100, 100, 100)
 

@@ -98,6 +98,7 @@ class Model(Protocol):
 
     name: str
     budget: ContextBudget
+    device: str  # where it runs; '' where that means nothing
     reads_instructions: bool  # apart from the text, as a model that chats does
 
     def propose(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:

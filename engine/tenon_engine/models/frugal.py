@@ -41,7 +41,7 @@ class FrugalModel:
         self.name = model.name
         self.budget = model.budget
         self.reads_instructions = model.reads_instructions
-        self.device = getattr(model, "device", "")
+        self.device = model.device
         self.model = model
         self._was_told = False
 

@@ -53,6 +53,7 @@ class Entry:
 class ScriptedModel:
     """A model whose answers are written down beforehand."""
 
+    device = ""
     reads_instructions = False
 
     def __init__(self, path: Path) -> None:

@@ -22,6 +22,7 @@ class HungryModel:
     """Fills with an x per token where that fits, and fails in its second step where it does not."""
 
     name = "hungry"
+    device = "cpu"
     reads_instructions = True
     budget = ContextBudget(7, 8, 9)
 
