@@ -35,23 +35,22 @@ class Calibration:
 
     def __post_init__(self) -> None:
         inner = all(CONFIDENCE_MIN < x < 1 and 0 < y < 1 for x, y in self.knots)
-        rises = all(a < c and b < d for (a, b), (c, d) in itertools.pairwise(self.knots))
-        if not (0 < len(self.knots) <= _KNOTS_AT_MOST and inner and rises):
+        if not (0 < len(self.knots) <= _KNOTS_AT_MOST and inner and self._rises()):
             raise ValueError("the knots of a calibration lie between 0 and 1 and rise")
 
     def probability(self, confidence: float) -> float:
         """How likely a fill of this confidence is taken."""
         (_, lowest), (_, highest) = self.knots[0], self.knots[-1]
-        places = [
-            math.log(CONFIDENCE_MIN),
-            *(math.log(x) for x, _ in self.knots),
-            0.0,
-        ]
+        places = [math.log(CONFIDENCE_MIN), *(math.log(x) for x, _ in self.knots), 0.0]
         values = [lowest / 2, *(y for _, y in self.knots), (1 + highest) / 2]
         place = math.log(min(max(confidence, CONFIDENCE_MIN), 1.0))
         right = min(max(bisect.bisect_right(places, place), 1), len(places) - 1)
         share = (place - places[right - 1]) / (places[right] - places[right - 1])
         return values[right - 1] + share * (values[right] - values[right - 1])
+
+    def _rises(self) -> bool:
+        pairs = itertools.pairwise(self.knots)
+        return all(math.log(a) < math.log(c) and b < d for (a, b), (c, d) in pairs)
 
 
 def load(path: Path) -> Calibration | None:

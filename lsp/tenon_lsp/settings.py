@@ -147,7 +147,8 @@ class EngineSettings:
     model: str = _setting(
         "tenon-0.5b",
         _TEXT,
-        "The model: `tenon-0.5b`, a hub id or a folder of a supported family, or `scripted:FILE` for tests; of an engine elsewhere, its name there.",
+        "The model: `tenon-0.5b`, a hub id or a folder of a supported family, or `scripted:FILE` for tests; "
+        "of an engine elsewhere, its name there.",
     )
     idle_minutes: int = _setting(
         30,

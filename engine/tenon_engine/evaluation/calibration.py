@@ -16,6 +16,7 @@ COVERAGES = tuple(tenth / 10 for tenth in range(1, 11))
 KNOTS_AT_MOST = 20
 _PER_KNOT_AT_LEAST = 10  # fewer outcomes say little about a share
 _CONFIDENCE_MAX = 1 - 1e-9
+_APART = 1 + 1e-6  # the ratio of two knots at least
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class _Pool:
         return (self.right + 0.5) / (self.count + 1)
 
     def is_below(self, other: _Pool) -> bool:
-        return self.share < other.share and self.confidence < other.confidence
+        return self.share < other.share and self.confidence * _APART < other.confidence
 
     def __add__(self, other: _Pool) -> _Pool:
         return _Pool(self.count + other.count, self.right + other.right, self.log_sum + other.log_sum)
