@@ -17,21 +17,22 @@ import torch
 
 from tenon_engine.batching import BatchedNetwork, CausalNetwork
 from tenon_engine.cache import Context, ContextCache
+from tenon_engine.calibration import Calibration
 from tenon_engine.canvas import Canvas
 from tenon_engine.denoise import Track, denoise
 from tenon_engine.edges import Edges
 from tenon_engine.fit import leaves_line_open
 from tenon_engine.models.base import (
     ContextBudget,
+    Draft,
     HoleRequest,
     Proposal,
     Scores,
     StopCheck,
-    TokenScore,
 )
 from tenon_engine.plan import ConfirmPlan, Plan, Row, SparingPlan
 from tenon_engine.proposals import draft, encodable, slots
-from tenon_engine.scoring import score_text, section_ends
+from tenon_engine.scoring import score_in_sections, score_text
 from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.window import Window, window
 from tenon_engine.wire import Cost
@@ -100,6 +101,7 @@ class DiffusionModel(Generic[C]):
         special: SpecialIds,
         plan: Plan[Row],
         limits: Limits,
+        calibration: Calibration | None = None,
     ) -> None:
         self.name = name
         self.budget = ContextBudget(limits.prefix_tokens, limits.suffix_tokens, limits.extra_tokens)
@@ -108,12 +110,19 @@ class DiffusionModel(Generic[C]):
         self._special = special
         self._plan = plan
         self._limits = limits
+        self._calibration = calibration
         self._contexts = ContextCache(network.new_context)
 
     def with_plan(self, plan: Plan[Row]) -> DiffusionModel[C]:
         """The same weights and caches with another sampler."""
         other = copy.copy(self)
         other._plan = plan
+        return other
+
+    def with_calibration(self, calibration: Calibration | None) -> DiffusionModel[C]:
+        """The same weights and caches with other confidences: without one, products of the tokens' probabilities."""
+        other = copy.copy(self)
+        other._calibration = calibration
         return other
 
     def propose(self, hole: HoleRequest, stop: StopCheck) -> Iterator[Proposal]:
@@ -125,7 +134,7 @@ class DiffusionModel(Generic[C]):
             tracks = self._tracks(hole, stand.cut, stand.context)
             for step in denoise(self.network, self._plan_for(hole), tracks):
                 yield Proposal(
-                    drafts=tuple(draft(track.row) for track in tracks),
+                    drafts=tuple(self._draft(track.row) for track in tracks),
                     slots=slots(tracks[0].row.canvas, self.tokenizer, left=stand.cut.left),
                     cost=dataclasses.replace(
                         stand.cost,
@@ -139,25 +148,19 @@ class DiffusionModel(Generic[C]):
 
     def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
         """How sure the model is of `text`; a long one in sections, each a hole between what stands beside it."""
-        text = encodable(text)
-        tokens: list[TokenScore] = []
-        cost = Cost()
-        start = 0
-        for end in section_ends(self.tokenizer, text, SECTION_TOKENS):
-            part = dataclasses.replace(
-                hole, prefix=hole.prefix + text[:start], suffix=text[end:] + hole.suffix
-            )
-            scores = self._score_section(part, text[start:end], stop, ends=end == len(text))
-            tokens += [TokenScore(start + t.start, start + t.end, t.probability) for t in scores.tokens]
-            cost += scores.cost
-            if not scores.finished:
-                return Scores(tuple(tokens), cost, finished=False)
-            start = end
-        return Scores(tuple(tokens), cost, finished=True)
+        score = functools.partial(self._score_section, stop)
+        return score_in_sections(self.tokenizer, hole, text, section_tokens=SECTION_TOKENS, score=score)
 
     def count_tokens(self, text: str) -> int:
         """How many slots `text` takes."""
         return len(self.tokenizer.encode(encodable(text)))
+
+    def _draft(self, row: Row) -> Draft:
+        """A candidate so far; its confidence is calibrated once nothing will be added to it."""
+        made = draft(row)
+        if self._calibration is None or not row.canvas.finished:
+            return made
+        return dataclasses.replace(made, confidence=self._calibration.probability(made.confidence))
 
     def _plan_for(self, hole: HoleRequest) -> Plan[Row]:
         """The plan, sparing where that changes no text: a sampled one draws for its fans, too."""
@@ -244,7 +247,7 @@ class DiffusionModel(Generic[C]):
             )
         return tracks
 
-    def _score_section(self, hole: HoleRequest, text: str, stop: StopCheck, *, ends: bool) -> Scores:
+    def _score_section(self, stop: StopCheck, hole: HoleRequest, text: str, ends: bool) -> Scores:
         """The scores of `text` on one canvas, of END behind it too where the whole text `ends`."""
         with self._standing(hole, stop, defer=True) as stand:
             if stand is None:

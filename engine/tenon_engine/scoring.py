@@ -1,7 +1,7 @@
 """Scoring: how likely a network finds a text that is there already.
 
 The text's slots look left only, as confirmed drafts do: logits are shifted by one, so a slot that looks right would see
-its own answer. Owns the way from a text's tokens to spans of its characters. Knows no windows and no requests.
+its own answer. Owns the way from a text's tokens to spans of its characters. Knows no windows.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
 import torch
 
 from tenon_engine.denoise import Network, constrain, require_finite
-from tenon_engine.models.base import Scores, StopCheck, TokenScore
+from tenon_engine.models.base import HoleRequest, Scores, StopCheck, TokenScore
+from tenon_engine.proposals import encodable
 from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.view import START, Constraint, View
 from tenon_engine.wire import Cost
@@ -89,7 +90,33 @@ def token_scores(
     return tokens
 
 
-def section_ends(tokenizer: Tokenizer, text: str, size: int) -> Iterator[int]:
+def score_in_sections(
+    tokenizer: Tokenizer,
+    hole: HoleRequest,
+    text: str,
+    *,
+    section_tokens: int,
+    score: Callable[[HoleRequest, str, bool], Scores],
+) -> Scores:
+    """The scores of `text`, a long one in sections, each a hole between what stands beside it.
+
+    `score` gets a section's hole, its text, and whether it ends the whole.
+    """
+    text = encodable(text)
+    tokens: list[TokenScore] = []
+    cost, start = Cost(), 0
+    for end in _section_ends(tokenizer, text, section_tokens):
+        part = dataclasses.replace(hole, prefix=hole.prefix + text[:start], suffix=text[end:] + hole.suffix)
+        scores = score(part, text[start:end], end == len(text))
+        tokens += [TokenScore(start + t.start, start + t.end, t.probability) for t in scores.tokens]
+        cost += scores.cost
+        if not scores.finished:
+            return Scores(tuple(tokens), cost, finished=False)
+        start = end
+    return Scores(tuple(tokens), cost, finished=True)
+
+
+def _section_ends(tokenizer: Tokenizer, text: str, size: int) -> Iterator[int]:
     """Up to where each section of `text` goes, of `size` tokens or few more; the last one ends the text."""
     count = 0
     for span in token_spans(tokenizer, text, tokenizer.encode(text)):

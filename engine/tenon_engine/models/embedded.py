@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from tenon_engine import calibration
 from tenon_engine.base_weights import BaseFiles, Dtype, ensure
 from tenon_engine.config import EngineConfig
 from tenon_engine.diffusion import DiffusionModel, Limits, SpecialIds
@@ -45,14 +46,19 @@ MODULES = {
 
 
 def load_embedded(config: EngineConfig, progress: Progress = silent) -> DiffusionModel[KeyValues]:
-    """Find (fetch, convert) and load the model. Raises WeightsMissingError, WeightsCorruptError or StorageError."""
+    """Find (fetch, convert) and load the model, and the calibration that lies beside its adapter, if any.
+
+    Raises WeightsMissingError, WeightsCorruptError or StorageError.
+    """
     if config.threads:
         torch.set_num_threads(config.threads)
     plan = plan_named(config.sampler)
+    adapter = config.adapter or ADAPTER_PATH
+    calibrated = calibration.load(adapter.with_name(calibration.FILE_NAME))
     dtype = best_dtype()
     files = ensure(config.home, offline=config.offline, dtype=dtype, progress=progress)
-    with _readable(files.weights, REMEDY):
-        network = load_network(files.weights, ADAPTER_PATH)
+    with readable(files.weights, REMEDY):
+        network = load_network(files.weights, adapter)
     return DiffusionModel(
         name=NAME,
         network=network,
@@ -65,6 +71,7 @@ def load_embedded(config: EngineConfig, progress: Progress = silent) -> Diffusio
             path_header=config.path_header,
             extra_tokens=EXTRA_TOKENS_ON_CPU,
         ),
+        calibration=calibrated,
     )
 
 
@@ -82,11 +89,11 @@ def _bf16_products() -> bool:
 
 def load_tokenizer(files: BaseFiles) -> BpeTokenizer:
     """The vocabulary; its table of bytes comes with the converted weights."""
-    with _readable(files.weights, REMEDY), safe_open(files.weights, "pt") as file:
+    with readable(files.weights, REMEDY), safe_open(files.weights, "pt") as file:
         table = TokenTable(
             *(file.get_tensor(f"token_{name}").clone().numpy() for name in ("bytes", "offsets", "order"))
         )
-    with _readable(files.tokenizer, REMEDY):
+    with readable(files.tokenizer, REMEDY):
         return BpeTokenizer(core_of(files.tokenizer.read_text(encoding="utf-8")), table)
 
 
@@ -104,7 +111,7 @@ def load_network(weights: Path, adapter: Path | None) -> Qwen2Canvas:
     layers = [_load_layer(weights, index, packed=packed) for index in range(shape.layers)]
     canvas_adapter = None
     if adapter is not None:
-        with _readable(adapter, "reinstall tenon-ls"):
+        with readable(adapter, "reinstall tenon-ls, or set engine.adapter to another file"):
             canvas_adapter = _load_adapter(adapter, layers, embedding.dtype, packed=packed)
     return Qwen2Canvas(
         shape,
@@ -162,7 +169,8 @@ def _load_adapter(path: Path, layers: list[Layer], dtype: torch.dtype, *, packed
 
 
 @contextmanager
-def _readable(path: Path, remedy: str) -> Iterator[None]:
+def readable(path: Path, remedy: str) -> Iterator[None]:
+    """Inside, whatever a file's reader raises becomes a WeightsCorruptError that says what to do."""
     try:
         yield
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:

@@ -23,7 +23,7 @@ from tenon_engine.config import EngineConfig
 from tenon_engine.denoise import Track
 from tenon_engine.edges import Edges
 from tenon_engine.errors import WeightsCorruptError
-from tenon_engine.models.base import ContextBudget, HoleRequest, Proposal, Scores, StopCheck, TokenScore
+from tenon_engine.models.base import ContextBudget, HoleRequest, Proposal, Scores, StopCheck
 from tenon_engine.models.gemma.likelihood import score_tokens
 from tenon_engine.models.gemma.network import Frame, GemmaNetwork
 from tenon_engine.models.gemma.prefix_cache import PrefixCache
@@ -42,7 +42,7 @@ from tenon_engine.models.gemma.weights import load_weights
 from tenon_engine.models.hub.vocabulary import check_ids, load_tokenizer, special_id
 from tenon_engine.progress import Progress
 from tenon_engine.proposals import draft, encodable, slots
-from tenon_engine.scoring import section_ends
+from tenon_engine.scoring import score_in_sections
 from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.view import Constraint
 from tenon_engine.window import Window, window
@@ -123,20 +123,10 @@ class GemmaModel:
 
     def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
         """How sure the model is of `text` (see `likelihood`), a long one in sections; its end has no score."""
-        text = encodable(text)
-        tokens: list[TokenScore] = []
-        cost, start = Cost(), 0
-        for end in section_ends(self.tokenizer, text, self.network.canvas_length // SECTIONS):
-            part = dataclasses.replace(
-                hole, prefix=hole.prefix + text[:start], suffix=text[end:] + hole.suffix
-            )
-            scores = self._score_section(part, text[start:end], stop)
-            tokens += [TokenScore(start + t.start, start + t.end, t.probability) for t in scores.tokens]
-            cost += scores.cost
-            if not scores.finished:
-                return Scores(tuple(tokens), cost, finished=False)
-            start = end
-        return Scores(tuple(tokens), cost, finished=True)
+        score = functools.partial(self._score_section, stop)
+        return score_in_sections(
+            self.tokenizer, hole, text, section_tokens=self.network.canvas_length // SECTIONS, score=score
+        )
 
     def count_tokens(self, text: str) -> int:
         """How many slots `text` takes."""
@@ -146,7 +136,7 @@ class GemmaModel:
         """Drop the contexts of all sessions."""
         self._contexts = ContextCache(PrefixCache, sessions_max=SESSIONS_MAX)
 
-    def _score_section(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
+    def _score_section(self, stop: StopCheck, hole: HoleRequest, text: str, _ends: bool) -> Scores:
         cut = self._window(hole)
         with self._standing(hole, cut, stop) as stand:
             if stand is None:

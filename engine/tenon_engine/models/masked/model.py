@@ -7,7 +7,6 @@ of fit, or of clients.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from tenon_engine.denoise import Network, Track, denoise
 from tenon_engine.edges import Edges
 from tenon_engine.errors import WeightsCorruptError
 from tenon_engine.fit import leaves_line_open
-from tenon_engine.models.base import ContextBudget, HoleRequest, Proposal, Scores, StopCheck, TokenScore
+from tenon_engine.models.base import ContextBudget, HoleRequest, Proposal, Scores, StopCheck
 from tenon_engine.models.hub.checkpoint import Checkpoint
 from tenon_engine.models.hub.placement import Placement
 from tenon_engine.models.hub.vocabulary import check_ids, load_tokenizer
@@ -34,7 +33,7 @@ from tenon_engine.models.masked.plan import MaskedPlan, MaskedRow, masked_plan
 from tenon_engine.models.masked.weights import load_backbone, load_own_code, places_of, rows_of
 from tenon_engine.progress import Progress
 from tenon_engine.proposals import draft, encodable, slots
-from tenon_engine.scoring import section_ends, token_scores
+from tenon_engine.scoring import score_in_sections, token_scores
 from tenon_engine.tokenizer import BpeTokenizer, Tokenizer
 from tenon_engine.window import Window, window
 from tenon_engine.wire import Cost
@@ -104,20 +103,8 @@ class MaskedModel:
 
     def score(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
         """How sure the model is of `text` (see `likelihood`), a long one in sections; the text's end has no score."""
-        text = encodable(text)
-        tokens: list[TokenScore] = []
-        cost, start = Cost(), 0
-        for end in section_ends(self.tokenizer, text, SECTION_TOKENS):
-            part = dataclasses.replace(
-                hole, prefix=hole.prefix + text[:start], suffix=text[end:] + hole.suffix
-            )
-            scores = self._score_section(part, text[start:end], stop)
-            tokens += [TokenScore(start + t.start, start + t.end, t.probability) for t in scores.tokens]
-            cost += scores.cost
-            if not scores.finished:
-                return Scores(tuple(tokens), cost, finished=False)
-            start = end
-        return Scores(tuple(tokens), cost, finished=True)
+        score = functools.partial(self._score_section, stop)
+        return score_in_sections(self.tokenizer, hole, text, section_tokens=SECTION_TOKENS, score=score)
 
     def count_tokens(self, text: str) -> int:
         """How many slots `text` takes."""
@@ -182,7 +169,7 @@ class MaskedModel:
             return GrowingCanvas(first, size_max=size, expand_id=control.expand, delete_id=control.delete)
         return (Canvas if _is_last(hole) else BoundedCanvas)(size, end_id=control.end)
 
-    def _score_section(self, hole: HoleRequest, text: str, stop: StopCheck) -> Scores:
+    def _score_section(self, stop: StopCheck, hole: HoleRequest, text: str, _ends: bool) -> Scores:
         started = time.perf_counter()
         cut = self._window(hole)
         around = self._around(hole, cut)
