@@ -28,7 +28,7 @@ COMMANDS = {  # by name alone: neither the engine nor the server is imported for
     "lsp": "tenon_lsp.command",
     **{
         name: f"tenon_engine.commands.{name}"
-        for name in ("fill", "engine", "model", "eval", "bench", "doctor")
+        for name in ("fill", "engine", "model", "eval", "bench", "train", "finetune", "doctor")
     },
 }
 

@@ -35,6 +35,9 @@ class EngineConfig:
 
     model: str = "tenon-0.5b"
     home: Path | None = None  # folder of the base weights; None for the user's data folder
+    adapter: Path | None = (
+        None  # of the embedded model, such as `tenon finetune` makes; None for the one shipped
+    )
     offline: bool = False  # True forbids any use of the network
     threads: int | None = None  # None leaves the choice to torch
     max_tokens: int = 32  # canvas slots of a hole that does not say
@@ -148,7 +151,7 @@ def _name(value: object) -> str:
     raise ValueError("must be a name")
 
 
-def _folder(value: object) -> Path:
+def _path(value: object) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
     try:
@@ -211,7 +214,8 @@ _OFF = {"0", "false", "no", "off"}
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
     "model": _name,
-    "home": _folder,
+    "home": _path,
+    "adapter": _path,
     "offline": _switch,
     "threads": _whole_number(1, 1024),
     "max_tokens": _whole_number(1, 1024),

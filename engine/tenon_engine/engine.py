@@ -41,6 +41,7 @@ REPLACING_TOKENS_MAX = 256
 
 NO_BUDGET = "no room to write"
 NO_PROPOSAL = "the model wrote nothing"
+UNFINISHED = "unfinished"
 UNSURE = "confidence below the threshold"
 LINE_END = "would change a line end of the document"
 
@@ -337,7 +338,7 @@ def _fit_draft(draft: Draft, prefix: str, suffix: str) -> tuple[str, str]:
     if not draft.finished:
         raw = shorten(raw, prefix=prefix, suffix=suffix)
     fitted = fit(raw, prefix=prefix, suffix=suffix)
-    reason = fitted.reason if draft.finished else ", ".join(filter(None, ("unfinished", fitted.reason)))
+    reason = fitted.reason if draft.finished else ", ".join(filter(None, (UNFINISHED, fitted.reason)))
     return fitted.text, reason
 
 

@@ -7,7 +7,7 @@ import ctypes
 import gc
 import sys
 
-M_ARENA_MAX = -8  # of mallopt(3)
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # of mallopt(3)
 
 
 def share_arena() -> None:
@@ -18,6 +18,18 @@ def share_arena() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError):
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
+def keep() -> None:
+    """Keep what is freed for what is allocated next: a process that trains needs the same large blocks again and again.
+
+    Else each comes from the system anew, page by page (a tenth of a training step, measured on two cores).
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):
+            library = ctypes.CDLL(None)
+            library.mallopt(M_MMAP_MAX, 0)
+            library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def free() -> None:

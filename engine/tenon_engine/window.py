@@ -31,7 +31,7 @@ def window(
     tokenizer: Tokenizer, prefix: str, suffix: str, *, prefix_tokens: int, suffix_tokens: int
 ) -> Window:
     """Cut both sides to their budgets, at line boundaries where there are any, and heal the edges."""
-    right = right_edge(prefix, suffix)
+    right = _right_edge(prefix, suffix)
     prefix = _prefix_text(prefix, prefix_tokens)
     prefix_ids, left_ids = tokenizer.encode_for_hole(prefix)
     start = _moved_start(len(prefix_ids), prefix_tokens, BLOCK_TOKENS)
@@ -48,7 +48,7 @@ def window(
     )
 
 
-def right_edge(prefix: str, suffix: str) -> str:
+def _right_edge(prefix: str, suffix: str) -> str:
     """What is taken back from a suffix that does not begin at a boundary.
 
     The rest of the word a hole stands in the middle of; else the line ends it begins with, since tokens such as `)\\n`

@@ -43,7 +43,9 @@ def test_a_context_in_use_is_not_handed_out_again() -> None:
     assert first is not second
 
 
-def test_without_a_session_a_fill_takes_the_context_that_is_most_like_its_own_and_leaves_others_alone() -> None:
+def test_without_a_session_a_fill_takes_the_context_that_is_most_like_its_own_and_leaves_others_alone() -> (
+    None
+):
     cache = ContextCache(ToyContext)
 
     def use(session: str, ids: list[int]) -> list[int]:

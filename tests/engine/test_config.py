@@ -40,6 +40,7 @@ def test_every_setting_can_come_from_the_file_and_from_the_environment(environ: 
     values = {
         "model": "m",
         "home": "/h",
+        "adapter": "/a",
         "offline": True,
         "threads": 3,
         "max_tokens": 8,
@@ -56,7 +57,7 @@ def test_every_setting_can_come_from_the_file_and_from_the_environment(environ: 
         "trusted_models": ("owner/one", "two"),
     }
     assert set(values) == {field.name for field in dataclasses.fields(EngineConfig)}
-    expected = EngineConfig(**{**values, "home": Path("/h")})  # type: ignore[arg-type]
+    expected = EngineConfig(**{**values, "home": Path("/h"), "adapter": Path("/a")})  # type: ignore[arg-type]
     from_environment = {f"TENON_{name.upper()}": str(value) for name, value in values.items()}
     from_environment["TENON_TRUSTED_MODELS"] = "owner/one, two"
     assert config.load(environ | from_environment, {}) == (expected, ())

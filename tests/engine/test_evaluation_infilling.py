@@ -74,7 +74,7 @@ def test_json_is_one_line_with_the_published_names(
 ) -> None:
     row = _evaluate(tmp_path, capsys, SOLUTIONS, "--limit", "1", "--sampler", "confirm")
     names = ["n", "pass@1", "exact_match", "steps_per_fill", "tokens_per_step", "p50_ms", "p95_ms", "sampler"]
-    assert list(row) == names
+    assert list(row) == [*names, "ece", "precision_at_coverage", "gate"]
     assert row["sampler"] == "confirm"
 
 
@@ -93,6 +93,24 @@ def test_out_gets_one_line_per_task(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [row["verdict"] for row in rows] == ["passed", "passed", "failed"]
     assert [row["is_exact"] for row in rows] == [True, True, False]
     assert [row["fill"] for row in rows[:2]] == SOLUTIONS[:2]
+
+
+def test_a_run_with_the_same_out_goes_on_where_it_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.jsonl"
+    _evaluate(tmp_path, capsys, [*SOLUTIONS[:2], "?"], "--limit", "3", "--out", str(out))
+    row = _evaluate(tmp_path, capsys, SOLUTIONS[3:5], "--limit", "5", "--out", str(out))
+    assert (row["n"], row["pass@1"]) == (5, 0.8)
+    assert len(out.read_text().splitlines()) == 5
+    calls = (tmp_path / "script.json.calls.jsonl").read_text()
+    assert calls.count("\n") == 5
+
+
+def test_calibration_is_measured_on_what_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = _evaluate(tmp_path, capsys, [*SOLUTIONS[:6], "?"])
+    assert row["ece"] == 0.25  # the script is sure of everything
+    assert row["gate"] == {"coverage": 1.0, "precision": 0.75, "confidence": 1.0}
 
 
 def test_out_is_never_the_data_and_keeps_what_it_holds_until_a_model_is_there(

@@ -12,13 +12,22 @@ from tenon_engine.config import EngineConfig
 
 TEMPERATURE_MIN, TEMPERATURE_MAX = 0.01, 100.0  # beside 0; outside, arithmetic degenerates
 SEED_MAX = 2**63 - 1  # what a generator takes
-CONFIG_OPTIONS = ("model", "max_tokens", "sampler")
+CONFIG_OPTIONS = ("model", "adapter", "max_tokens", "sampler")
 
 
 def add_model_option(parser: argparse.ArgumentParser) -> None:
     """`--model`, by name."""
     parser.add_argument(
         "--model", metavar="M", help="tenon-0.5b (default), a hub id, a folder, or scripted:FILE"
+    )
+
+
+def add_adapter_option(parser: argparse.ArgumentParser) -> None:
+    """`--adapter`, a file."""
+    parser.add_argument(
+        "--adapter",
+        metavar="FILE",
+        help="adapter of the embedded model (default: engine.adapter, else the shipped one)",
     )
 
 
@@ -39,6 +48,14 @@ def read_config(arguments: argparse.Namespace) -> EngineConfig:
     for complaint in complaints:
         print(f"tenon: warning: {complaint}", file=sys.stderr)
     return config
+
+
+def names(text: str) -> tuple[str, ...]:
+    """argparse type: names with commas between."""
+    found = tuple(filter(None, map(str.strip, text.split(","))))
+    if not found:
+        raise argparse.ArgumentTypeError("must be a name, or several with commas between")
+    return found
 
 
 def count(text: str) -> int:

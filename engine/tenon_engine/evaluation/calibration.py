@@ -77,6 +77,35 @@ def widest(outcomes: Sequence[Outcome], precision: float) -> Point | None:
     return next((point for point in reversed(points) if point.precision >= precision), None)
 
 
+def row(outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """The figures under their published names, rounded; the error is of what was offered, the coverage of all."""
+    return {
+        "ece": round(ece(offered(outcomes)), 4),
+        "precision_at_coverage": [point_row(point) for point in precision_at_coverage(outcomes)],
+    }
+
+
+def point_row(point: Point) -> dict[str, float]:
+    """A point, rounded."""
+    return {name: round(value, 4) for name, value in dataclasses.asdict(point).items()}
+
+
+def offered(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those with any confidence: there is a fill."""
+    return [outcome for outcome in outcomes if outcome.confidence > 0]
+
+
+def cross_validated(groups: Sequence[Sequence[Outcome]]) -> list[Outcome]:
+    """The outcomes of all groups, each group calibrated by what fits the others; two groups at least."""
+    calibrated = []
+    for group in groups:
+        fitted = isotonic([outcome for other in groups if other is not group for outcome in other])
+        calibrated += [
+            dataclasses.replace(each, confidence=fitted.probability(each.confidence)) for each in group
+        ]
+    return calibrated
+
+
 def isotonic(outcomes: Sequence[Outcome], *, data: str = "", adapter_sha256: str = "") -> Calibration:
     """The calibration that fits `outcomes`: pool adjacent violators over groups of equal count.
 

@@ -6,11 +6,11 @@ Knows nothing of files, models or screens: tasks come in, outcomes come out, one
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from tenon_engine.evaluation import calibration, figures
 from tenon_engine.evaluation.sandbox import Verdict, run_program
 from tenon_engine.evaluation.tasks import Task
 from tenon_engine.wire import FillRequest, FillResult
@@ -83,15 +83,15 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     """The figures of these outcomes; times are nearest-rank percentiles."""
     count = len(outcomes)
     forwards = sum(outcome.forwards for outcome in outcomes)
-    times_ms = sorted(outcome.total_ms for outcome in outcomes)
+    times_ms = [outcome.total_ms for outcome in outcomes]
     return Summary(
         task_count=count,
-        pass_at_1=_ratio(sum(outcome.verdict is Verdict.PASSED for outcome in outcomes), count),
-        exact_match=_ratio(sum(outcome.is_exact for outcome in outcomes), count),
-        steps_per_fill=_ratio(forwards, count),
-        tokens_per_step=_ratio(sum(outcome.tokens for outcome in outcomes), forwards),
-        p50_ms=_percentile(times_ms, 0.50),
-        p95_ms=_percentile(times_ms, 0.95),
+        pass_at_1=figures.ratio(sum(outcome.verdict is Verdict.PASSED for outcome in outcomes), count),
+        exact_match=figures.ratio(sum(outcome.is_exact for outcome in outcomes), count),
+        steps_per_fill=figures.ratio(forwards, count),
+        tokens_per_step=figures.ratio(sum(outcome.tokens for outcome in outcomes), forwards),
+        p50_ms=figures.percentile(times_ms, 0.50),
+        p95_ms=figures.percentile(times_ms, 0.95),
     )
 
 
@@ -109,9 +109,8 @@ def summary_row(summary: Summary, sampler: str) -> dict[str, object]:
     }
 
 
-def _ratio(numerator: float, denominator: float) -> float:
-    return numerator / denominator if denominator else 0.0
-
-
-def _percentile(ascending: Sequence[float], share: float) -> float:
-    return ascending[math.ceil(share * len(ascending)) - 1] if ascending else 0.0
+def passed(outcomes: Iterable[Outcome]) -> list[calibration.Outcome]:
+    """Which fills were right: those that passed."""
+    return [
+        calibration.Outcome(outcome.confidence, outcome.verdict is Verdict.PASSED) for outcome in outcomes
+    ]

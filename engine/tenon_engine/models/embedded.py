@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tenon_engine import calibration
 from tenon_engine.base_weights import BaseFiles, Dtype, ensure
+from tenon_engine.calibration import Calibration
 from tenon_engine.config import EngineConfig
 from tenon_engine.diffusion import DiffusionModel, Limits, SpecialIds
 from tenon_engine.errors import WeightsCorruptError
@@ -46,7 +47,7 @@ MODULES = {
 
 
 def load_embedded(config: EngineConfig, progress: Progress = silent) -> DiffusionModel[KeyValues]:
-    """Find (fetch, convert) and load the model, and the calibration that lies beside its adapter, if any.
+    """Find (fetch, convert) and load the model, with its calibration.
 
     Raises WeightsMissingError, WeightsCorruptError or StorageError.
     """
@@ -54,7 +55,7 @@ def load_embedded(config: EngineConfig, progress: Progress = silent) -> Diffusio
         torch.set_num_threads(config.threads)
     plan = plan_named(config.sampler)
     adapter = config.adapter or ADAPTER_PATH
-    calibrated = calibration.load(adapter.with_name(calibration.FILE_NAME))
+    calibrated = calibration_of(adapter)
     dtype = best_dtype()
     files = ensure(config.home, offline=config.offline, dtype=dtype, progress=progress)
     with readable(files.weights, REMEDY):
@@ -73,6 +74,14 @@ def load_embedded(config: EngineConfig, progress: Progress = silent) -> Diffusio
         ),
         calibration=calibrated,
     )
+
+
+def calibration_of(adapter: Path) -> Calibration | None:
+    """What lies beside an adapter, else beside the one that ships with the package, if anything does."""
+    own, shipped = (
+        calibration.load(path.with_name(calibration.FILE_NAME)) for path in (adapter, ADAPTER_PATH)
+    )
+    return own or shipped
 
 
 def best_dtype() -> Dtype:
