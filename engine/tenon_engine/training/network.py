@@ -69,11 +69,11 @@ class Base:
         """What it is computed in."""
         return self.embedding.dtype
 
-    def to(self, device: torch.device) -> Base:
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Base:
         """The same on another device, as it is read from the file."""
 
         def moved(tensor: Tensor) -> Tensor:
-            return tensor.to(device)
+            return tensor.to(device, dtype or tensor.dtype)
 
         return Base(
             self.shape,
