@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tenon_engine import config as engine_config
 from tenon_engine.diffusion import DiffusionModel
 from tenon_engine.models.qwen2 import KeyValues
 
 # How long a case takes is the business of benchmarks.
-settings.register_profile("tenon", deadline=None)
+settings.register_profile("tenon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tenon")
 
 

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tenon_engine.progress import Progress, silent
 from tenon_engine.training import corpus, licences, sources
 from tenon_engine.training.corpus import Corpus
 from tenon_engine.training.examples import held_out_texts
+from tenon_engine.training.holes import deterministic
 from tenon_engine.training.pack import pack
 
 HELD_OUT = 0.1  # of the files
@@ -98,7 +98,7 @@ def finish(
         shipped.exists()
     ):  # near enough for an adapter that has changed a little; the order of fills is the same
         shutil.copyfile(shipped, place.adapter.with_name(calibration.FILE_NAME))
-    tasks = list(held_out_holes(place, hole_count))
+    tasks = held_out_holes(place, hole_count)
     figures = {"source": str(place.source), "steps": packed.step, "adapter": str(place.adapter)}
     for name, adapter in (("before", None), ("after", place.adapter)):
         figures[name] = holes.summary_row(
@@ -111,12 +111,16 @@ def finish(
     return figures
 
 
-def held_out_holes(place: Place, count: int) -> Iterator[HoleTask]:
-    """Holes of the files that were not trained on."""
+def held_out_holes(place: Place, count: int) -> list[HoleTask]:
+    """Holes of the files that were not trained on, as many of each."""
     texts = Corpus.open(place.corpus)
-    paths = {texts[int(index)].path for index in held_out_texts(texts, HELD_OUT).nonzero()[0]}
-    found = (task for task in holes.find(place.source) if task.path in paths)
-    yield from (task for task, _ in zip(found, range(count), strict=False))
+    held_out = [texts[int(index)] for index in held_out_texts(texts, HELD_OUT).nonzero()[0]]
+    of_each = -(-count // max(1, len(held_out)))
+    return [
+        HoleTask(text.path, text.language, text.text, span)
+        for text in held_out
+        for span in deterministic(text.text, text.language, 0, of_each)
+    ][:count]
 
 
 def undo(place: Place) -> bool:

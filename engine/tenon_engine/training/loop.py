@@ -99,6 +99,8 @@ def train(options: TrainOptions, ground: Ground, tell: Reports) -> Path:
     if maker_of(recipe).is_empty:
         raise BadRequestError(f"the corpus in {options.corpus} has nothing to train on")
     run = _Run(options, ground, found)
+    if run.step == 0 and options.evaluate_steps:
+        _evaluate(run, recipe, tell)  # what the run has to beat
     saved_at = time.monotonic()
     with (
         _noted_interrupts() as is_interrupted,

@@ -16,7 +16,7 @@ from torch import Tensor
 from tenon_engine.training.views import UNRANKED
 
 TEACHER_IDS = 16  # of the base's distribution, the most likely ones
-CHUNK = 128  # entries whose scores are in memory at a time
+CHUNK = 256  # entries whose scores are in memory at a time
 RANKS_SHOWN = 4
 
 

@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the field's own name
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -93,11 +94,13 @@ def _factors(a: Tensor, b: Tensor, ranks: int) -> _Factors:
     """The best approximation of b @ a by so many ranks, rounded. a: [more ranks, in], b: [out, more ranks]."""
     left, right = torch.linalg.qr(b), torch.linalg.qr(a.t())  # so that only small matrices are decomposed
     u, s, v = torch.linalg.svd(left.R @ right.R.t())
-    roots = s[:ranks].sqrt()
-    exact_b, exact_a = left.Q @ (u[:, :ranks] * roots), (v[:ranks] * roots[:, None]) @ right.Q.t()
+    kept = min(ranks, len(s))
+    roots, missing = s[:kept].sqrt(), ranks - kept
+    exact_b = F.pad(left.Q @ (u[:, :kept] * roots), (0, missing))
+    exact_a = F.pad((v[:kept] * roots[:, None]) @ right.Q.t(), (0, 0, 0, missing))
     rounded_a, a_scale = _rounded(exact_a, dim=1)
     rounded_b, b_scale = _rounded(exact_b, dim=0)
-    scale = (a_scale * b_scale).flatten()
+    scale = a_scale.flatten() * b_scale.flatten()
     return _Factors(
         rounded_a,
         rounded_b,
