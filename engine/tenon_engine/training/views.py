@@ -115,7 +115,7 @@ def _content(ids: Sequence[int], size: int, end_id: int) -> list[int]:
 
 
 def _open_slots(text_count: int, size: int, rng: random.Random, views: Views) -> list[bool]:
-    """Which slots are open, one at least."""
+    """Which slots are open, one of the text or its end at least."""
     kinds = ("left", "open", "gapped", "random")
     (kind,) = rng.choices(kinds, [getattr(views, name) for name in kinds])
     last = min(text_count, size - 1)
@@ -124,7 +124,7 @@ def _open_slots(text_count: int, size: int, rng: random.Random, views: Views) ->
     if kind == "random":
         share = rng.random()
         chosen = [rng.random() < share for _ in range(size)]
-        chosen[rng.randrange(size)] |= not any(chosen)
+        chosen[rng.randint(0, last)] |= not any(chosen[: last + 1])
         return chosen
     if kind == "left":
         first = int((last + 1) * rng.random() ** 1.3)  # early more often: more is open then
