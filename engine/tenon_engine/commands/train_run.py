@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 15.0  # where stderr is no terminal
 ALLOCATOR_HINT = (
-    "On Linux, a run is a little faster with huge pages: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 before the command, "
-    "or LD_PRELOAD with jemalloc and MALLOC_CONF=thp:always,dirty_decay_ms:-1,muzzy_decay_ms:-1."
+    "On Linux, freed memory is kept for the next step. Where jemalloc is installed, it can do that instead: "
+    "put LD_PRELOAD with its path and MALLOC_CONF=thp:always,dirty_decay_ms:-1,muzzy_decay_ms:-1 before the command."
 )
 
 Subparsers = argparse._SubParsersAction
