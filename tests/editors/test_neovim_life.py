@@ -68,6 +68,27 @@ def test_several_lines_before_other_text_are_shown_as_they_would_stand(fresh: Fr
     assert editor.written(path) == "foo(alpha,\n    beta, z)  # 日本\n"
 
 
+@pytest.mark.parametrize(("kind", "group"), [(CORE, "ComplHint"), (OLDER, "TenonGhost")], ids=str)
+def test_suggestions_are_grey_without_true_colour_too(fresh: Fresh, kind: Kind, group: str) -> None:
+    editor = fresh(kind)
+    editor.begin("x = █⏎")
+    colour = f"return vim.api.nvim_get_hl(0, {{ name = '{group}', link = false }}).ctermfg"
+    assert editor.lua(colour) == 8
+    editor.lua("vim.cmd.colorscheme('default')")
+    assert editor.lua(colour) == 8
+    editor.lua(f"vim.cmd.highlight('{group} ctermfg=3')")
+    editor.lua("require('tenon.colours').open()")
+    assert editor.lua(colour) == 3
+
+
+def test_holes_are_filled_right_after_the_file_was_read_again(fresh: Fresh) -> None:
+    editor = fresh()
+    editor.script.says("1 + 2")
+    editor.begin("x = ___█⏎")
+    editor.type("<Esc>:write<CR>:edit!<CR>:Tenon fill<CR>")
+    editor.until(lambda: editor.text() == "x = 1 + 2")
+
+
 # Positions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,6 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from tenon_engine.commands.show import show
+from tenon_engine.wire import Candidate, FillResult, HoleFill
 
 PROGRAM = "def area(r):\n    \n    return r * r * pi\n"
 
@@ -196,6 +201,16 @@ def test_an_empty_file_and_colons_in_its_name_are_fine(desk: Desk) -> None:
     desk.file("a:1:b.py", "")
     done = desk.fill("a:1:b.py:1:1")
     assert (done.returncode, done.stdout) == (0, b"pi = 3.14")
+
+
+def test_the_alternatives_are_listed_below_the_fill() -> None:
+    candidates = (Candidate("a + b", 0.75), Candidate("sum(\n\x1b[2J)", 0.25))
+    console = Console(file=io.StringIO(), width=60)
+    show(console, "add.py", "return ", "\n", FillResult((HoleFill(candidates),), "some-model"))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "    1 ┃ return a + b\n" in shown
+    assert "\n 0.25 sum(⏎␛[2J)\nsome-model" in shown
 
 
 def test_a_byte_order_mark_is_not_shown_to_the_model(desk: Desk) -> None:

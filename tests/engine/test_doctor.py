@@ -52,6 +52,21 @@ def test_an_unknown_model_is_a_problem(capsys: pytest.CaptureFixture[str]) -> No
     assert "there is no model 'gpt-9'" in found["problems"][0]
 
 
+def test_an_adapter_that_is_none_is_a_problem(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    adapter = tmp_path / "adapter.safetensors"
+    monkeypatch.setenv("TENON_ADAPTER", str(adapter))
+    for content in (None, b"", b"not safetensors", b"\x02\0\0\0\0\0\0\0{}"):
+        if content is not None:
+            adapter.write_bytes(content)
+        code, found = report(capsys)
+        assert (code, found["model"]["state"]) == (1, "unusable")
+        assert found["problems"] == [
+            f"{adapter} is missing or damaged; reinstall tenon-ls, or set engine.adapter to another file"
+        ]
+
+
 def test_an_unknown_sampler_is_a_problem(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

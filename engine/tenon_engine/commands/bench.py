@@ -44,10 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     model = load_model(config)
     load_ms = (time.perf_counter() - started) * 1e3
-    figures: dict[str, Any] = {"model": config.model, "sampler": config.sampler, "machine": machine()}
+    figures: dict[str, Any] = {"model": config.model, "machine": machine()}
     if isinstance(model, DiffusionModel):
         fills = list(bench.measure_fills(model))
         steps = list(bench.measure_steps(model))
+        figures |= {"sampler": config.sampler}
         figures |= bench.summary(fills, steps, load_ms=load_ms)
     elif (bare := bench_hub.yardstick_of(model)) is not None:
         fills, steps = [], []
@@ -75,13 +76,13 @@ def _print_tables(figures: dict[str, Any], fills: Sequence[FillTimes], steps: Se
     from rich.table import Table
 
     console = output.open_console()
-    console.print(f"{figures['model']}, sampler {figures['sampler']}, {figures['machine']}\n")
+    console.print(f"{figures['model']}, {figures['machine']}\n")
     if fills:
         console.print(_table_of_fills(fills))
         console.print(_table_of_steps(steps))
     table = Table(show_header=False)
     for name, value in figures.items():
-        if name not in ("model", "sampler", "machine"):
+        if name not in ("model", "machine"):
             table.add_row(name.replace("_", " "), value if isinstance(value, str) else f"{value:,}")
     console.print(table)
 

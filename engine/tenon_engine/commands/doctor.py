@@ -183,8 +183,9 @@ def _model(config: EngineConfig) -> ModelState:
 
 def _embedded(config: EngineConfig) -> ModelState:
     from tenon_engine import base_weights
-    from tenon_engine.models.embedded import best_dtype
+    from tenon_engine.models.embedded import ADAPTER_PATH, best_dtype, check_adapter
 
+    check_adapter(config.adapter or ADAPTER_PATH)
     folder = base_weights.folder_of(config.home)
     dtype = best_dtype()
     if base_weights.locate(config.home, dtype=dtype) is not None:

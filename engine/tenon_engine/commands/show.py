@@ -19,7 +19,7 @@ FILL_STYLE = "bold reverse green"
 
 
 def show(console: Console, path: str, prefix: str, suffix: str, result: FillResult) -> None:
-    """Print the best candidate between the lines around it, then what it cost."""
+    """Print the best candidate between the lines around it, the others below, then what it cost."""
     fill = result.holes[0].text
     around = excerpt.around(prefix, suffix, LINES_AROUND)
     before, middle, after = (
@@ -33,6 +33,12 @@ def show(console: Console, path: str, prefix: str, suffix: str, result: FillResu
         line.no_wrap, line.overflow = not in_hole, "fold" if in_hole else "ellipsis"
         console.print(_gutter(around.first_line + index, in_hole) + line)
     console.print()
+    for other in result.holes[0].candidates[1:]:
+        alternative = Text.assemble(
+            (f"{other.confidence:>5.2f} ", "dim"), excerpt.plain(other.text).replace("\n", "⏎")
+        )
+        alternative.no_wrap, alternative.overflow = True, "ellipsis"
+        console.print(alternative)
     console.print(timing_line(result), style="dim", highlight=False, soft_wrap=True)
 
 

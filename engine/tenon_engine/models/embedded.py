@@ -31,6 +31,7 @@ NAME = "tenon-0.5b"
 ADAPTER_PATH = Path(__file__).parent.parent / "weights" / "adapter.safetensors"
 SPECIAL = SpecialIds(prefix=151659, middle=151660, suffix=151661, file=151664, end=151643)
 REMEDY = "run `tenon model fetch` again"
+ADAPTER_REMEDY = "reinstall tenon-ls, or set engine.adapter to another file"
 PREFIX_TOKENS_MAX, SUFFIX_TOKENS_MAX = (
     4096,
     1024,
@@ -106,6 +107,12 @@ def load_tokenizer(files: BaseFiles) -> BpeTokenizer:
         return BpeTokenizer(core_of(files.tokenizer.read_text(encoding="utf-8")), table)
 
 
+def check_adapter(path: Path) -> None:
+    """Raise WeightsCorruptError for what is no canvas adapter, as far as a look at its names tells."""
+    with readable(path, ADAPTER_REMEDY), safe_open(path, "pt") as file:
+        file.get_slice("mask_embedding")
+
+
 def load_network(weights: Path, adapter: Path | None) -> Qwen2Canvas:
     """The base with the adapter, or alone.
 
@@ -120,7 +127,7 @@ def load_network(weights: Path, adapter: Path | None) -> Qwen2Canvas:
     layers = [_load_layer(weights, index, packed=packed) for index in range(shape.layers)]
     canvas_adapter = None
     if adapter is not None:
-        with readable(adapter, "reinstall tenon-ls, or set engine.adapter to another file"):
+        with readable(adapter, ADAPTER_REMEDY):
             canvas_adapter = _load_adapter(adapter, layers, embedding.dtype, packed=packed)
     return Qwen2Canvas(
         shape,

@@ -269,7 +269,7 @@ def test_without_transformers_the_extra_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, copy: Path
 ) -> None:
     monkeypatch.setattr(families, "REQUIRED", ("no_such_package", *families.REQUIRED))
-    assert_refused(capsys, copy, "need no_such_package: run `pip install 'tenon-ls[models]'`")
+    assert_refused(capsys, copy, "need no_such_package: run `pip install 'tenon-ls[models]'`, ")
 
 
 def test_doctor_looks_at_a_checkpoint_without_loading_it(

@@ -10,6 +10,7 @@ local voice = require("tenon.voice")
 local KIND = "refactor.rewrite.tenon."
 local CARRY_OUT, REWRITE = "tenon.carryOut", "tenon.rewrite"
 local CHANGED = -32801
+local ATTACH_MS = 500 -- how long a server may take to see a buffer again, as after `:e!`
 
 ---@class tenon.Span bytes, from (row, col) up to and without (end_row, end_col), counted from 0
 ---@field row integer
@@ -27,6 +28,17 @@ local function position(bufnr, row, col, encoding)
   return { line = row, character = positions.character(before, encoding) }
 end
 
+---@param bufnr integer
+---@return vim.lsp.Client?
+local function server_of(bufnr)
+  if #client_of.all() > 0 then
+    vim.wait(ATTACH_MS, function()
+      return #client_of.all(bufnr) > 0
+    end, 10)
+  end
+  return client_of.all(bufnr)[1]
+end
+
 ---@param err lsp.ResponseError?
 local function report(err)
   if err and err.code == CHANGED then
@@ -42,7 +54,7 @@ end
 ---@param instruction string?
 function M.run(deed, span, instruction)
   local bufnr = vim.api.nvim_get_current_buf()
-  local client = client_of.all(bufnr)[1]
+  local client = server_of(bufnr)
   if not client then
     return voice.say("no server runs for this file. See :checkhealth tenon.", vim.log.levels.WARN)
   end

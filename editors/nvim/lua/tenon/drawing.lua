@@ -4,14 +4,7 @@ local M = {}
 
 local namespace = vim.api.nvim_create_namespace("tenon.ghost")
 
-local GROUP, GROUP_MORE = "TenonGhost", "TenonGhostMore"
-
-vim.api.nvim_set_hl(
-  0,
-  GROUP,
-  { link = vim.fn.hlexists("ComplHint") == 1 and "ComplHint" or "Comment", default = true }
-)
-vim.api.nvim_set_hl(0, GROUP_MORE, { link = GROUP, default = true })
+local GROUP, GROUP_MORE = require("tenon.colours").GHOST, require("tenon.colours").MORE
 
 ---@param text string
 ---@param column integer where it begins on the screen

@@ -41,6 +41,7 @@ end
 ---@param bufnr integer
 function M.attach(client, bufnr)
   if client.server_capabilities.inlineCompletionProvider then
+    require("tenon.colours").open()
     attached[bufnr] = { client_id = client.id, display = ghost }
     open(bufnr)
     tell_servers()

@@ -8,7 +8,9 @@ local said = {}
 ---@param sentence string
 ---@param level integer?
 function M.say(sentence, level)
-  vim.notify("Tenon: " .. sentence, level or vim.log.levels.INFO)
+  vim.schedule(function() -- an error said inside an autocommand would show its stack
+    vim.notify("Tenon: " .. sentence, level or vim.log.levels.INFO)
+  end)
 end
 
 --- Tell the user of a fault, unless it has been told.

@@ -87,7 +87,8 @@ def check_installed() -> None:
     missing = [package for package in REQUIRED if importlib.util.find_spec(package) is None]
     if missing:
         raise UnknownModelError(
-            f"models of the hub need {' and '.join(missing)}: run `pip install 'tenon-ls[models]'`"
+            f"models of the hub need {' and '.join(missing)}: run `pip install 'tenon-ls[models]'`, "
+            "in a checkout `.venv/bin/pip install -e '.[models]'`"
         )
 
 
