@@ -20,6 +20,7 @@ from tenon_engine.errors import ModelFailedError
 from tenon_engine.models.gemma.network import SUFFIX_JUDGED, Frame, GemmaNetwork
 from tenon_engine.models.gemma.prefix_cache import PrefixCache
 from tenon_engine.models.gemma.uniform import Pace, whole_view
+from tenon_engine.models.static_step import EAGER
 from tenon_engine.view import View
 
 WINDOW, CANVAS, END = 16, 32, 1
@@ -186,7 +187,7 @@ def test_compiled_with_padding_it_says_what_it_says_without(
         model,
         end_id=END,
         unspoken=BANNED,
-        compiled=functools.partial(torch.compile, backend="eager", dynamic=False),
+        backend=EAGER,
     )
     prefix = PrefixCache()
     for length in (4, 3 * WINDOW):  # within the window, and beyond it

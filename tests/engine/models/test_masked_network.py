@@ -27,6 +27,7 @@ from tenon_engine.models.masked.family import family_of
 from tenon_engine.models.masked.model import MaskedModel
 from tenon_engine.models.masked.network import CANVAS_STEP, PLACES_STEP, MaskedNetwork, Surroundings
 from tenon_engine.models.masked.weights import load_backbone, rows_of
+from tenon_engine.models.static_step import EAGER
 from tenon_engine.view import OPEN, View
 
 NOISE = 1e-4
@@ -204,7 +205,7 @@ def test_what_is_read_only_once_is_not_kept(network: MaskedNetwork) -> None:
 @pytest.mark.parametrize("family", ["llada", "dream"])
 def test_steps_with_static_shapes_say_what_steps_without_say(family: str, tmp_path: Path) -> None:
     folder = WRITERS[family](tmp_path)
-    plain, static = network_of(folder, refresh_steps=9), network_of(folder, refresh_steps=9, backend="eager")
+    plain, static = network_of(folder, refresh_steps=9), network_of(folder, refresh_steps=9, backend=EAGER)
     surroundings = [around(), around(prefix=range(1, 60), suffix=range(60, 70))]
     passes = [(each, view_of(reads)) for each, reads in zip(surroundings, CANVASES, strict=False)]
     copies = [(each.fork(), view) for each, view in passes]

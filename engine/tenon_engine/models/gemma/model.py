@@ -57,7 +57,6 @@ SESSIONS_MAX = 4  # a thousand tokens take some 0.2 GB of the device's memory
 SUFFIX_SHARE = 0.5  # of a canvas, at most
 SECTIONS = 4  # of a canvas: a text that is scored takes one of them, or little more
 EXTRA_TOKENS = 1024
-COMPILED = functools.partial(torch.compile, mode="reduce-overhead", dynamic=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -293,7 +292,7 @@ def load(
     return GemmaModel(
         name=checkpoint.name,
         network=GemmaNetwork(
-            weights, end_id=end, unspoken=unspoken, compiled=COMPILED if placement.compiled else None
+            weights, end_id=end, unspoken=unspoken, backend="inductor" if placement.compiled else None
         ),
         tokenizer=tokenizer,
         prompt=Prompt(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 from tenon_engine.denoise import require_finite
 from tenon_engine.models.gemma.prefix_cache import PrefixCache, PrefixView
 from tenon_engine.models.gemma.uniform import Pace
+from tenon_engine.models.static_step import static_step
 from tenon_engine.view import View
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SUFFIX_JUDGED = 32  # slots of the suffix that say how well a hole fits: those near it
 STATIC_TOKENS_MIN = 512  # of a padded prefix
-STATIC_SHAPES_MAX = 64  # compiled ones: torch gives up on a function at 8
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -49,7 +48,8 @@ Pass = tuple[Frame, View]
 class GemmaNetwork:
     """One model for any number of threads, one forward or chunk of context at a time.
 
-    `end_id` fills the canvas, `unspoken` are ids that no hole may take, `compiled` compiles for fixed shapes.
+    `end_id` fills the canvas, `unspoken` are ids that no hole may take; `backend` is torch.compile's, for steps with
+    static shapes, None to run them as they come.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GemmaNetwork:
         *,
         end_id: int,
         unspoken: Sequence[int],
-        compiled: Callable[[Any], Any] | None = None,
+        backend: str | None = None,
     ) -> None:
         whole: Any = model.config
         config = whole.text_config
@@ -76,13 +76,8 @@ class GemmaNetwork:
         self.device = self._decoder.embed_tokens.weight.device
         self._end_id = end_id
         self._unspoken = torch.tensor(unspoken, dtype=torch.long, device=self.device)
-        self._is_static = compiled is not None
-        self._decode = _decode
-        if compiled is not None:
-            torch._dynamo.config.recompile_limit = max(
-                torch._dynamo.config.recompile_limit, STATIC_SHAPES_MAX
-            )
-            self._decode = _by_one_thread(compiled(_decode))
+        self._is_static = backend is not None
+        self._decode = _decode if backend is None else static_step(_decode, backend=backend)
         self._using = threading.Lock()
 
     @torch.inference_mode()
@@ -144,7 +139,6 @@ class GemmaNetwork:
         padding = _power_of_two(rows) - rows
         ids, signal = (torch.cat([each, *[each[:1]] * padding]) for each in (ids, signal))
         view = prefix.padded_view(self._windows, _static_tokens(len(prefix.ids)))
-        torch.compiler.cudagraph_mark_step_begin()
         return self._decoded(ids, signal, view)[:rows]
 
     def _decoded(self, ids: Tensor, signal: Tensor, view: PrefixView) -> Tensor:
@@ -242,13 +236,6 @@ def _decode(
             cache=cache,
         )
     return decoder.norm(hidden)  # type: ignore[no-any-return]
-
-
-def _by_one_thread(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`function`, always called by the same thread: every thread that calls one records CUDA graphs of its own."""
-    thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
-    call = torch.inference_mode()(function)
-    return lambda *arguments: thread.submit(call, *arguments).result()
 
 
 def _static_tokens(length: int) -> int:

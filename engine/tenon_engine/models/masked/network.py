@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from tenon_engine.models.masked.weights import Backbone
+from tenon_engine.models.static_step import static_step
 from tenon_engine.view import OPEN, View
 
 REFRESH_STEPS = 4
 PLACES_STEP = 64  # lengths are rounded up to it, and canvases to the next, where shapes have to be few
 CANVAS_STEP = 16
-SHAPES_MAX = 64  # compiled at most
 
 KeyValues: TypeAlias = list[
     tuple[Tensor, Tensor]
@@ -104,10 +104,7 @@ class MaskedNetwork:
         self._banned = banned.to(self.device)
         self._refresh_steps = refresh_steps
         self._is_static = backend is not None
-        self._read: Callable[..., tuple[Tensor, KeyValues]] = _read
-        if backend is not None:
-            mode = "reduce-overhead" if backend == "inductor" else None  # with CUDA graphs
-            self._read = torch.compile(_read, backend=backend, dynamic=False, mode=mode)
+        self._read = _read if backend is None else static_step(_read, backend=backend)
         self._lock = threading.Lock()
 
     def with_refresh(self, refresh_steps: int) -> MaskedNetwork:
@@ -183,12 +180,8 @@ class MaskedNetwork:
     def _run(
         self, ids: Tensor, places: Tensor, seen: Tensor, *, past: KeyValues | None = None, keeps: bool = False
     ) -> tuple[Tensor, KeyValues]:
-        inputs = (each.to(self.device) for each in (ids, places, seen))
-        if not self._is_static:
-            return self._read(self.backbone.decoder, *inputs, past, keeps)
-        torch.compiler.cudagraph_mark_step_begin()
-        with torch._dynamo.config.patch(recompile_limit=SHAPES_MAX):
-            return self._read(self.backbone.decoder, *inputs, past, keeps)
+        ids, places, seen = (each.to(self.device) for each in (ids, places, seen))
+        return self._read(self.backbone.decoder, ids, places, seen, past, keeps)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.backbone.head(hidden).float().to(self.device)
