@@ -10,10 +10,10 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
-from tenon_engine.wire import FillRequest, FillResult
+from tenon_engine.wire import FillRequest, FillResult, HoleFill
 from tenon_lsp import gate
 from tenon_lsp.context import window
 from tenon_lsp.documents import Edition, LastChange, Snapshot
@@ -211,10 +211,10 @@ class Inline:
 
     def _fitting(self, result: FillResult, place: Place, verdict: Verdict, *, is_invoked: bool) -> Texts:
         session, uri = self._session, place.snapshot.uri
-        prefix = place.snapshot.text.source[: place.start]
+        prefix, hole = place.snapshot.text.source[: place.start], result.holes[0]
         texts = [
             (candidate.text, candidate.confidence)
-            for candidate in result.holes[0].candidates
+            for candidate in hole.candidates
             if not any(
                 memory.was_accepted(uri, prefix, candidate.text)
                 for memory in (session.typed, session.invoked)
@@ -222,6 +222,8 @@ class Inline:
         ]
         minimum = 0.0 if is_invoked else session.settings.min_confidence
         found = best(texts, place, one_line=verdict.one_line, min_confidence=minimum)
+        if not found:
+            _log.info("no suggestion: %s", _why_nothing(hole, texts, minimum))
         return tuple(found if is_invoked else found[:1])
 
     def _note_health(self, result: FillResult, *, is_invoked: bool) -> None:
@@ -269,6 +271,19 @@ def request_at(
         candidates=candidates,
         deadline_ms=deadline_ms,
         session=place.snapshot.uri,
+    )
+
+
+def _why_nothing(hole: HoleFill, texts: Sequence[tuple[str, float]], minimum: float) -> str:
+    if not hole.candidates:
+        return hole.reason or "the model wrote nothing"
+    surest = max((confidence for _, confidence in texts), default=None)
+    if surest is None:
+        return "the same was accepted here just now"
+    return (
+        f"confidence {surest:.2f} is below {minimum:.2f}"
+        if surest < minimum
+        else "the text does not fit here"
     )
 
 

@@ -116,6 +116,21 @@ async def test_what_is_wrong_with_settings_is_said_once_until_it_was_right_again
         assert sum("debounceMs" in message for message in client.messages_to_user()) == said
 
 
+@on_loop
+async def test_why_an_answer_was_not_shown_is_in_the_log_without_the_text(client: Client) -> None:
+    await client.configure({"minConfidence": 0.3})
+    for answer, why in (
+        ({"raw": "secretive(1)", "confidence": 0.2}, "no suggestion: confidence 0.20 is below 0.30"),
+        ({"raw": ""}, "no suggestion: blank"),
+    ):
+        client.script.says(**answer)
+        document, offset = client.open_at("x = █", "python", file_uri(client, "a.py"))
+        assert not await client.ask(document, offset)
+        client.close(document)
+        assert why in client.log()
+    assert "secretive" not in client.log()
+
+
 PARAGRAPHS = [
     "",
     "We met on a fine day.",
