@@ -129,6 +129,8 @@ def test_what_is_typed_is_continued_and_taken_whole_in_words_and_in_lines(
     assert seen["lines"] == ["if name:\n        return 1\n    return 2", "        return 1\n    return 2"]
     assert seen["oneLine"] == TYPED + HELLO + PRINT + IF
     assert seen["allLines"] == TYPED + HELLO + PRINT + IF + "        return 1\n    return 2"
+    assert seen["cycled"] == ["first()", "second()", "third()", "first()"]
+    assert seen["oneOfThem"].endswith("\n    first()")
     assert (seen["ghostWhileOff"], seen["ghostByHand"]) == (None, "by_hand()")
     assert seen["untitled"] == "in a file that has no name"
     assert seen["notebook"] == "+ 1"

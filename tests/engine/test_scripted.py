@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -67,6 +68,13 @@ def test_the_text_grows_from_the_left_a_word_at_a_time(tmp_path: Path) -> None:
     assert [slot.state for slot in steps[0].slots] == [SlotState.DECIDED] + 3 * [SlotState.OPEN]
 
 
+def test_as_many_candidates_are_there_as_were_asked_for(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, {"raw": "a b", "others": ["c", "d"]})
+    for count, texts in ((1, ["a b"]), (2, ["a b", "c"]), (5, ["a b", "c", "d"])):
+        fill = engine.fill(dataclasses.replace(REQUEST, candidates=count)).holes[0]
+        assert [candidate.text for candidate in fill.candidates] == texts
+
+
 def test_a_failure_is_the_message_of_the_script(tmp_path: Path) -> None:
     with pytest.raises(ModelFailedError, match=r"^out of memory$"):
         scripted(tmp_path, {"raw": "1", "fail": "out of memory"}).fill(REQUEST)
@@ -100,6 +108,7 @@ def test_waiting_ends_with_the_deadline_or_a_cancellation(tmp_path: Path, entry:
             '{"confidence": 1e999}',
             '{"confidence": 1.5}',
             '{"confidence": -1}',
+            '{"others": [1]}',
             "[" * 5_000,
         ),
     ],

@@ -15,7 +15,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Entry:
     hang: bool = False
     confidence: float = 1.0
     scores: tuple[tuple[str, float], ...] = ()
+    others: tuple[str, ...] = ()  # the further candidates, where several are asked for
 
 
 class ScriptedModel:
@@ -79,7 +80,7 @@ class ScriptedModel:
         words = _WORD.findall(entry.raw) or [entry.raw]
         for count in range(1, len(words) + 1):
             elapsed_ms = (time.perf_counter() - started) * 1e3
-            yield _proposal(entry, words, count, elapsed_ms)
+            yield _proposal(entry, words, count, elapsed_ms, others=entry.others[: hole.candidates - 1])
             if stop():
                 return
 
@@ -116,11 +117,14 @@ class ScriptedModel:
             calls.write(json.dumps(call) + "\n")
 
 
-def _proposal(entry: Entry, words: list[str], count: int, elapsed_ms: float) -> Proposal:
+def _proposal(
+    entry: Entry, words: list[str], count: int, elapsed_ms: float, *, others: Sequence[str]
+) -> Proposal:
     decided = [Slot(word, SlotState.DECIDED, entry.confidence) for word in words[:count]]
-    draft = Draft("".join(words[:count]), entry.confidence, finished=count == len(words))
+    is_finished = count == len(words)
+    texts = ["".join(words[:count]), *(others if is_finished else ())]
     return Proposal(
-        drafts=(draft,),
+        drafts=tuple(Draft(text, entry.confidence, finished=is_finished) for text in texts),
         slots=(*decided, *[Slot("", SlotState.OPEN, 0.0)] * (len(words) - count)),
         cost=Cost(forwards=count, tokens=count, denoise_ms=elapsed_ms),
     )
@@ -162,7 +166,11 @@ def _entry(script: Any, path: Path) -> Entry:
     scores = script.get("scores", [])
     if not all(map(_is_score, scores)):
         raise InputFileError(f"the script {path} has scores that are no pairs of a text and a probability")
-    entry = Entry(**{"raw": "", **script, "scores": tuple((piece, value) for piece, value in scores)})
+    others = script.get("others", [])
+    if not all(isinstance(other, str) for other in others):
+        raise InputFileError(f"the script {path} has others that are no texts")
+    lists = {"scores": tuple((piece, value) for piece, value in scores), "others": tuple(others)}
+    entry = Entry(**{"raw": "", **script, **lists})
     if not 0 <= entry.confidence <= 1:
         raise InputFileError(f"the script {path} has a confidence outside 0 to 1: {entry.confidence}")
     return entry
@@ -182,4 +190,5 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "hang": (bool,),
     "confidence": (int, float),
     "scores": (list,),
+    "others": (list,),
 }

@@ -52,6 +52,22 @@ export async function typing(window, { script }) {
   await window.noGhost("main.py");
   seen.allLines = await window.saved("main.py");
 
+  says(script, "first()", { others: ["second()", "third()"] });
+  await window.press("Enter");
+  await window.ghost("main.py");
+  await window.command("Tenon: Suggest Here");
+  seen.cycled = [];
+  for (let number = 0; number < 4; number++) {
+    seen.cycled.push(await window.ghost("main.py"));
+    await window.press("Alt+]");
+    await window.pause(300);
+  }
+  await window.press("Alt+[");
+  await window.pause(300);
+  await window.press("Tab");
+  await window.noGhost("main.py");
+  seen.oneOfThem = await window.saved("main.py");
+
   await window.command("Tenon: Switch Suggestions On or Off for This Language");
   seen.off = await window.statusWhen(/off for this language/);
   await window.shot("off");
