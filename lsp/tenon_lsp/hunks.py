@@ -31,13 +31,6 @@ def hunks(old: str, new: str, offset: int) -> list[Edit]:
     ]
 
 
-def applied(text: str, edits: list[Edit]) -> str:
-    """`text` with `edits`, as an editor applies them."""
-    for edit in reversed(edits):
-        text = text[: edit.start] + edit.new + text[edit.end :]
-    return text
-
-
 def _trimmed(start: int, old: str, new: str) -> Edit:
     """One replacement without what both texts begin and end with; a line end is never cut in two."""
     head = common_length(old, new)

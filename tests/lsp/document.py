@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import Any
+
+from tenon_lsp.hunks import Edit
 
 Json = dict[str, Any]
 
@@ -28,6 +31,13 @@ class StaleEditError(AssertionError):
 def show(text: str) -> str:
     """The text that the notation stands for."""
     return text.translate(_SIGNS)
+
+
+def applied(text: str, edits: Sequence[Edit]) -> str:
+    """`text` with edits that are in order and apart from each other."""
+    for edit in reversed(edits):
+        text = text[: edit.start] + edit.new + text[edit.end :]
+    return text
 
 
 def at_cursor(marked: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tests.lsp.connection import on_loop, run
-from tests.lsp.document import at_cursor, at_selection, show
+from tests.lsp.document import applied, at_cursor, at_selection, show
 from tests.lsp.script import Script
 
 from tenon_engine import line_ends
@@ -32,7 +32,7 @@ from tenon_lsp.documents import Documents, Snapshot
 from tenon_lsp.engines.client import EngineError, EngineFault
 from tenon_lsp.engines.daemon import daemon_engine
 from tenon_lsp.engines.health import Listeners
-from tenon_lsp.hunks import Edit, applied
+from tenon_lsp.hunks import Edit
 from tenon_lsp.place import Place
 from tenon_lsp.positions import Encoding
 from tenon_lsp.settings import Settings

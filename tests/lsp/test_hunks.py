@@ -9,9 +9,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.lsp.document import Document, Json, show
+from tests.lsp.document import Document, Json, applied, show
 
-from tenon_lsp.hunks import Edit, applied, hunks
+from tenon_lsp.hunks import Edit, hunks
 from tenon_lsp.positions import Encoding
 from tenon_lsp.text import Text
 
@@ -124,7 +124,3 @@ def test_the_edits_between(old: str, new: str, edits: list[Edit]) -> None:
 
 def test_edits_are_counted_from_where_the_text_stands() -> None:
     assert hunks("a", "b", 100) == [Edit(100, 101, "b")]
-
-
-def test_no_edits_leave_a_text_as_it_is() -> None:
-    assert applied("abc", []) == "abc"

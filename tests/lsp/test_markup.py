@@ -264,23 +264,6 @@ def test_a_place_is_told_what_it_is_part_of(marked: str, expected: Markup) -> No
     assert markup.markup_at(place_at(marked)) is expected
 
 
-@pytest.mark.parametrize(
-    ("marked", "expected"),
-    [
-        ("# A⏎⏎## B⏎⏎x⏎⏎## C #⏎⏎text █", ("A", "C")),
-        ("# A⏎⏎## B⏎⏎█⏎⏎## C⏎", ("A", "B")),
-        ("# A⏎⏎## B█", ("A",)),
-        ("A⏎===⏎⏎B⏎---⏎⏎█", ("A", "B")),
-        ("# A⏎⏎```sh⏎# no⏎█⏎```", ("A",)),
-        ("é# no⏎# Ü 🚀⏎⏎- x⏎- █", ("Ü 🚀",)),
-        ("█⏎# A", ()),
-        ("", ()),
-    ],
-)
-def test_a_place_has_a_path_of_headings(marked: str, expected: tuple[str, ...]) -> None:
-    assert markup.heading_path(place_at(marked or "█")) == expected
-
-
 BLOCKS = [
     "Plain text here.",
     "Two lines\nof text.",

@@ -26,7 +26,6 @@ class EngineFault(enum.Enum):
     BAD_REQUEST = "bad_request"
     UNAVAILABLE = "unavailable"  # an engine elsewhere does not answer, or not as it should
     BUSY = "busy"  # the engine has more to do than it takes on
-    TIMEOUT = "timeout"  # for callers with a deadline: an engine raises none
 
 
 class EngineError(Exception):

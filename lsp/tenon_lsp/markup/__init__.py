@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import enum
 
-import tree_sitter
-
 from tenon_lsp.markup import blocks
 from tenon_lsp.markup.blocks import Role
 from tenon_lsp.markup.comments import cut_comment
 from tenon_lsp.markup.fit import Surroundings, cut_markdown
 from tenon_lsp.markup.inline import left_open
 from tenon_lsp.place import Place
-from tenon_lsp.syntax import Syntax
-
-_SECTIONS = ("section", "document")
-_HEADINGS = ("atx_heading", "setext_heading")
 
 
 class Markup(enum.Enum):
@@ -59,23 +53,6 @@ def markup_at(place: Place) -> Markup:
     return Markup.QUOTE if here.quotes else Markup.PARAGRAPH
 
 
-def heading_path(place: Place) -> tuple[str, ...]:
-    """The headings that a place in a markdown document is under, outermost first; its own line is none of them."""
-    syntax = place.snapshot.syntax
-    if syntax is None or syntax.language.id != "markdown":
-        return ()
-    line_start = place.start - len(place.before)
-    solid = len(syntax.source[:line_start].rstrip())
-    node = syntax.node_at(max(solid - 1, 0), solid)
-    found: list[tree_sitter.Node] = []
-    while node.parent is not None:
-        if node.parent.type in _SECTIONS:
-            beside = (each for each in node.parent.named_children if each.start_byte <= node.start_byte)
-            found[:0] = [each for each in beside if each.type in _HEADINGS]
-        node = node.parent
-    return _path(syntax, [each for each in found if syntax.span(each)[1] <= line_start])
-
-
 def cut(text: str, place: Place) -> str:
     """The piece of `text` that may stand at `place`: in markdown, in a comment or in a docstring; '' when none may.
 
@@ -90,20 +67,3 @@ def cut(text: str, place: Place) -> str:
         while (shorter := cut_comment(text, place)) != text:
             text = shorter
     return text if text.strip() else ""
-
-
-def _path(syntax: Syntax, headings: list[tree_sitter.Node]) -> tuple[str, ...]:
-    path: list[tuple[int, str]] = []
-    for heading in headings:
-        start, end = syntax.span(heading)
-        title = syntax.source[start:end].strip()
-        if heading.type == "atx_heading":
-            level = len(title) - len(title.lstrip("#"))
-            title = title.strip("#").strip()
-        else:
-            title, _, underline = title.rpartition("\n")
-            level = 1 if "=" in underline else 2
-        while path and path[-1][0] >= level:
-            path.pop()
-        path.append((level, " ".join(title.split())))
-    return tuple(title for _, title in path)
