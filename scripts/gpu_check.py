@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import json
 import logging
+import re
 import sys
 import tempfile
 import time
@@ -104,10 +105,17 @@ class Report:
         print(f"{name}: {json.dumps(self.checks[name])}", file=sys.stderr, flush=True)
 
 
+def device(name: str) -> str:
+    """A device as torch names it."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise argparse.ArgumentTypeError(f"there is no device {name!r}: cpu, cuda, cuda:1")
+    return name
+
+
 def main() -> int:
     """Check what the arguments say."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--device", default="cuda", help="cuda (default), cuda:1, or cpu")
+    parser.add_argument("--device", type=device, default="cuda", help="cuda (default), cuda:1, or cpu")
     parser.add_argument("--quick", action="store_true", help="few layers, and no timing that means something")
     arguments = parser.parse_args()
     if arguments.device != "cpu" and not torch.cuda.is_available():

@@ -195,6 +195,8 @@ def _offer(server: TenonServer, data: Any) -> tuple[Offer, Snapshot]:
         raise JsonRpcContentModified("the document has changed since")
     if server.session.excluded(snapshot):
         raise JsonRpcInvalidParams("the document is excluded")
+    if not 0 <= offer.start <= offer.end <= len(snapshot.text.source):
+        raise JsonRpcInvalidParams("the offer is for a place that the document does not have")
     return offer, snapshot
 
 

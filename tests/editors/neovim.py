@@ -32,6 +32,7 @@ said, globals = {}, {}
 vim.notify = function(message) table.insert(said, message) end
 vim.o.more, vim.o.swapfile = false, false
 vim.opt.shortmess:append("FI")
+local _ = vim.re -- a module of Neovim's that sets global names when it is first used
 setmetatable(_G, { __newindex = function(_, name, value) table.insert(globals, name) rawset(_G, name, value) end })
 """
 

@@ -316,6 +316,10 @@ MAPPINGS = {
         "vim.keymap.set('i', '<Tab>', function() vim.api.nvim_put({ '-called' }, 'c', false, true) end)",
         "word-called",
     ),
+    "a function for no keys": (
+        "vim.keymap.set('i', '<Tab>', function() return true end, { expr = true })",
+        "word",
+    ),
     "another mapping": (
         "vim.cmd [[imap <Tab> <Plug>(x)]] vim.cmd [[inoremap <Plug>(x) -other]]",
         "word-other",
@@ -344,6 +348,34 @@ def test_with_nothing_to_accept_tab_does_what_it_did_before(editor: Editor, mapp
     editor.lua("pcall(vim.keymap.del, 'i', '<Tab>')")
 
 
+def test_a_mapping_made_after_ours_survives_a_restart(editor: Editor) -> None:
+    editor.begin("# █⏎", "file.txt")
+    editor.lua("vim.keymap.set('i', '<Tab>', '-mine', { buffer = true })")
+    editor.lua("vim.cmd.Tenon('restart')")
+    editor.until(lambda: not editor.lua(IS_ATTACHED), "the server does not end")
+    editor.until(lambda: editor.lua(IS_ATTACHED), "no server")
+    editor.type("word<Tab>")
+    editor.until(lambda: editor.text() == "# word-mine")
+
+
+# Names
+
+
+def test_a_buffer_has_suggestions_once_it_has_a_name(editor: Editor) -> None:
+    editor.script.says("oo(1)")
+    editor.edit("\n")  # a server runs
+    editor.until(lambda: editor.lua(IS_ATTACHED), "no server")
+    editor.type(":enew<CR>:set filetype=python<CR>ix = f<Esc>")
+    editor.until(lambda: editor.mode() == "n")
+    assert not editor.lua(IS_ATTACHED)
+    editor.type(":write new.py<CR>")
+    for name in ("first.py", "second.py"):
+        editor.until(lambda: editor.lua(IS_ATTACHED), "no server")
+        editor.type("Sx = <Esc>Af")
+        editor.shows("x = foo(1)")
+        editor.type(f"<Esc>:file {name}<CR>")
+
+
 # Actions on a selection
 
 
@@ -369,6 +401,23 @@ def test_a_rewrite_without_an_instruction_asks_for_one(editor: Editor) -> None:
     editor.until(lambda: editor.mode() == "c")
     editor.type("use sum<CR>")
     editor.until(lambda: editor.text() == "y = sum(xs)")
+
+
+def test_an_instruction_that_comes_late_rewrites_nothing_else(editor: Editor) -> None:
+    editor.script.says("sum(xs)")
+    editor.lua(
+        "local asked = { input = vim.ui.input } package.loaded.asked = asked"
+        " vim.ui.input = function(_, answer) asked.answer = answer end"
+    )
+    editor.select("y = ⟦xs[0] + xs[1]⟧⏎")
+    editor.type(":Tenon rewrite<CR>")
+    editor.until(lambda: editor.lua("return require('asked').answer ~= nil"))
+    editor.type("Onew<Esc>")
+    editor.until(lambda: editor.mode() == "n")
+    editor.lua("local asked = require('asked') vim.ui.input = asked.input asked.answer('use sum')")
+    editor.until(editor.said)
+    assert editor.said() == ["Tenon: the text has changed meanwhile; nothing was done."]
+    assert (editor.text(), editor.script.calls()) == ("new\ny = xs[0] + xs[1]", [])
 
 
 def test_a_rewrite_is_dropped_when_the_text_has_changed_meanwhile(editor: Editor) -> None:
@@ -404,6 +453,8 @@ def test_all_holes_are_filled(editor: Editor) -> None:
         ("Tenon refine", "Tenon: select what is to be refined."),
         ("Tenon refine hard", 'Tenon: there is no "refine hard". There is: light, medium, strong'),
         ("Tenon fill", "Tenon: there is nothing here to do that with."),
+        ("setlocal nomodifiable | Tenon fill", "Tenon: this buffer cannot be changed."),
+        ("Tenon status now", 'Tenon: "status" takes nothing more.'),
         ("Tenon trigger", "Tenon: suggestions are asked for in insert mode."),
         (
             "Tenon fly",

@@ -208,6 +208,14 @@ async def test_an_offer_with_an_endless_number_is_refused(client: Client, name: 
     assert await error_of(client, "codeAction/resolve", action) == INVALID_PARAMS
 
 
+@pytest.mark.parametrize("place", [{"start": -5}, {"end": 10**9}, {"start": 5, "end": 4}])
+@on_loop
+async def test_an_offer_for_a_place_that_is_not_there_is_refused(client: Client, place: Json) -> None:
+    action = await rewrite(client, client.open(TEXT))
+    action["data"] |= place
+    assert await error_of(client, "codeAction/resolve", action) == INVALID_PARAMS
+
+
 @pytest.mark.parametrize("command", ["tenon.carryOut", "tenon.rewrite", "tenon.trace"])
 @on_loop
 async def test_a_command_without_arguments_is_refused(client: Client, command: str) -> None:

@@ -37,6 +37,20 @@ vim.api.nvim_create_autocmd("LspDetach", {
   end,
 })
 
+vim.api.nvim_create_autocmd("BufFilePre", {
+  group = group,
+  callback = function(event)
+    require("tenon.client").leave(event.buf)
+  end,
+})
+
+vim.api.nvim_create_autocmd({ "BufFilePost", "BufWritePost" }, {
+  group = group,
+  callback = function(event)
+    require("tenon.client").enter(event.buf)
+  end,
+})
+
 for _, action in ipairs({
   "accept",
   "accept_word",

@@ -198,7 +198,7 @@ def _embedded(config: EngineConfig) -> ModelState:
 
 
 def _checkpoint(config: EngineConfig) -> ModelState:
-    from tenon_engine.models.hub import checkpoint, families, placement, shards
+    from tenon_engine.models.hub import checkpoint, families, placement, shards, vocabulary
 
     families.check_installed()
     if checkpoint.find_here(config.model) is None and not config.offline:
@@ -206,7 +206,8 @@ def _checkpoint(config: EngineConfig) -> ModelState:
     found = checkpoint.find(config.model, offline=True, progress=silent)
     placed = placement.place(found, config)
     form = config.quantization or str(placed.dtype).removeprefix("torch.")
-    state = f"complete ({shards.read(found.folder).size_bytes / 1e9:.1f} GB, {form} on {placed.device})"
+    vocabulary.load_tokenizer(found)
+    state = f"files complete ({shards.read(found.folder).size_bytes / 1e9:.1f} GB, {form} on {placed.device})"
     return ModelState(config.model, str(found.folder), state)
 
 

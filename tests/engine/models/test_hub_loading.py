@@ -150,6 +150,40 @@ def test_a_damaged_config_is_refused(capsys: pytest.CaptureFixture[str], copy: P
 
 
 @pytest.mark.parametrize(
+    ("family", "damage"),
+    [
+        ("gemma", {"canvas_length": "x"}),
+        ("gemma", {"canvas_length": 1}),
+        ("gemma", {"canvas_length": None}),
+        ("gemma", {"text_config": None}),
+        ("gemma", {"text_config": {"hidden_size": 0}}),
+        ("gemma", {"text_config": {"vocab_size": 0}}),
+        ("gemma", {"text_config": {"pad_token_id": 1 << 20}}),
+        ("llada", {"n_heads": -1}),
+        ("llada", {"mlp_hidden_size": -1}),
+        ("llada", {"mask_token_id": -1}),
+        ("dream", {"hidden_size": -1}),
+        ("dream", {"mask_token_id": -1}),
+    ],
+)
+def test_a_config_with_a_wrong_value_is_refused(
+    capsys: pytest.CaptureFixture[str],
+    originals: dict[str, Path],
+    tmp_path: Path,
+    family: str,
+    damage: dict[str, object],
+) -> None:
+    folder = Path(shutil.copytree(originals[family], tmp_path / "odd"))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for name, value in damage.items():
+        config[name] = config[name] | value if isinstance(value, dict) else value
+    write_json(folder / "config.json", config)
+    assert_refused(
+        capsys, folder, "damaged" if "canvas_length" in damage and damage["canvas_length"] != "x" else "get"
+    )
+
+
+@pytest.mark.parametrize(
     ("named", "told"), [(["LlamaForCausalLM"], "LlamaForCausalLM"), ([], "no named"), (None, "no named")]
 )
 def test_another_architecture_is_refused_with_those_that_are_supported(
@@ -281,7 +315,7 @@ def test_doctor_looks_at_a_checkpoint_without_loading_it(
 
     code, model = state()
     assert (code, model["location"]) == (0, str(copy))
-    assert model["state"].startswith("complete (0.0 GB, ")
+    assert model["state"].startswith("files complete (0.0 GB, ")
     (copy / shards.SINGLE).unlink()
     code, model = state()
     assert (code, model["state"]) == (1, "unusable")

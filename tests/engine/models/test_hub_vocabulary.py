@@ -156,9 +156,38 @@ def test_tokens_that_agree_with_a_rest_are_those_of_both_spellings(
 
 def test_ids_beyond_the_embedding_are_refused(vocabularies: dict[str, BpeTokenizer]) -> None:
     tokenizer = vocabularies["gemma"]
-    check_ids(tokenizer, tokenizer.id_count)
+    rows = tokenizer.id_count
+    check_ids(tokenizer, rows, (0, rows - 1))
     with pytest.raises(WeightsCorruptError, match="two different models"):
-        check_ids(tokenizer, tokenizer.id_count - 1)
+        check_ids(tokenizer, rows - 1, ())
+    for control in ((-1,), (0, rows)):
+        with pytest.raises(WeightsCorruptError, match="the control tokens go from"):
+            check_ids(tokenizer, rows, control)
+
+
+@pytest.mark.parametrize("listed", [[], 5, {"x": {}}, {"1": "a"}, {"x": {"content": "q"}}])
+def test_a_damaged_list_of_added_tokens_is_one_sentence(
+    folders: dict[str, Path], tmp_path: Path, listed: object
+) -> None:
+    folder = Path(shutil.copytree(folders["gemma"], tmp_path / "copy"))
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(config | {"added_tokens_decoder": None}), encoding="utf-8")
+    assert special_id(checkpoint_of(folder), "eos_token") is not None
+    path.write_text(json.dumps(config | {"added_tokens_decoder": listed}), encoding="utf-8")
+    if listed:
+        with pytest.raises(WeightsCorruptError, match=r"tokenizer_config\.json is damaged"):
+            special_id(checkpoint_of(folder), "eos_token")
+
+
+def test_an_id_far_beyond_the_vocabulary_takes_no_memory(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folders["gemma"], tmp_path / "copy"))
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["added_tokens"].append({"id": 1 << 40, "content": "<far>", "special": True})
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(WeightsCorruptError, match="damaged"):
+        load_tokenizer(checkpoint_of(folder))
 
 
 @pytest.mark.parametrize(

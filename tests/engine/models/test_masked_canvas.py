@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon_engine.config import EngineConfig
 from tenon_engine.edges import Edges
 from tenon_engine.errors import BadRequestError
 from tenon_engine.models.masked.canvas import BoundedCanvas, GrowingCanvas
@@ -151,10 +152,15 @@ def test_a_candidate_whose_first_slot_has_too_few_ids_to_choose_from_takes_its_r
     assert canvas.ids == [FOO, OPENING]
 
 
-@pytest.mark.parametrize("sampler", ["confirm", "confirm:2:3", "left", "base"])
-def test_samplers_of_the_embedded_model_stand_for_the_default(sampler: str) -> None:
-    plan = masked_plan(sampler).parallel
+def test_the_engines_default_sampler_stands_for_the_familys_own() -> None:
+    plan = masked_plan(EngineConfig().sampler).parallel
     assert (plan.value, plan.window, plan.reads_itself) == (0.9, None, True)
+
+
+@pytest.mark.parametrize("sampler", ["confirm:2:3", "left", "base"])
+def test_samplers_that_only_the_embedded_model_has_are_refused(sampler: str) -> None:
+    with pytest.raises(BadRequestError, match=r"this model has no sampler .*threshold"):
+        masked_plan(sampler)
 
 
 @pytest.mark.parametrize("sampler", ["threshold:0.7", "topk:2", "margin", "entropy:0.1", "frontier:8"])

@@ -54,6 +54,9 @@ end
 ---@param instruction string?
 function M.run(deed, span, instruction)
   local bufnr = vim.api.nvim_get_current_buf()
+  if not vim.bo[bufnr].modifiable then
+    return voice.say("this buffer cannot be changed.", vim.log.levels.WARN)
+  end
   local client = server_of(bufnr)
   if not client then
     return voice.say("no server runs for this file. See :checkhealth tenon.", vim.log.levels.WARN)

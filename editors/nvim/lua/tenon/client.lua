@@ -15,6 +15,7 @@ M.STEADY_MS = 60000 -- a server that ran for so long is started again when it en
 
 local HAS_METHODS = vim.fn.has("nvim-0.11") == 1
 local has_given_up = false
+local was_enabled = false
 
 --- Call a client's function, as this Neovim has it.
 ---@param client vim.lsp.Client
@@ -66,10 +67,11 @@ local function when_gone(clients, act)
     local left = vim.tbl_filter(function(client)
       return vim.lsp.get_client_by_id(client.id) ~= nil
     end, clients)
-    if #left == 0 then
+    local waited_ms = vim.uv.now() - started
+    if #left == 0 or waited_ms > 2 * PATIENCE_MS then -- one that cannot even be killed is left behind
       return act()
     end
-    if not is_forced and vim.uv.now() - started > PATIENCE_MS then
+    if not is_forced and waited_ms > PATIENCE_MS then
       is_forced = true
       for _, client in ipairs(left) do
         M.call(client, "stop", true)
@@ -86,6 +88,7 @@ local function is_file(bufnr)
   return vim.api.nvim_buf_is_loaded(bufnr)
     and vim.bo[bufnr].buftype == ""
     and vim.bo[bufnr].filetype ~= ""
+    and vim.api.nvim_buf_get_name(bufnr) ~= "" -- all without one would be one document to a server
 end
 
 ---@param bufnr integer
@@ -189,6 +192,7 @@ end
 
 --- Start a server for every file from now on, and for those that are open.
 function M.enable()
+  was_enabled = true
   if HAS_METHODS then
     vim.lsp.config(NAME, M.config())
     vim.lsp.enable(NAME)
@@ -201,6 +205,23 @@ function M.enable()
     end,
   })
   start_everywhere()
+end
+
+--- A buffer is about to have another name: to the server it is another document then.
+---@param bufnr integer
+function M.leave(bufnr)
+  for _, client in ipairs(M.all(bufnr)) do
+    vim.lsp.buf_detach_client(bufnr, client.id)
+  end
+end
+
+--- A buffer has a name: it gets a server, unless it has one.
+---@param bufnr integer
+function M.enter(bufnr)
+  local is_enabled = was_enabled or vim.lsp.is_enabled and vim.lsp.is_enabled(NAME)
+  if is_enabled and #M.all(bufnr) == 0 then
+    start(bufnr)
+  end
 end
 
 --- End the servers that run and start them again, whatever happened to them before.

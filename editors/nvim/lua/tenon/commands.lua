@@ -11,7 +11,7 @@ local function span_of(call)
   if call.range == 0 then
     return nil
   end
-  local row, end_row = call.line1 - 1, call.line2 - 1
+  local row, end_row = math.max(call.line1, 1) - 1, math.max(call.line2, 1) - 1
   local span = { row = row, col = 0, end_row = end_row, end_col = #vim.fn.getline(call.line2) }
   local from, to = vim.api.nvim_buf_get_mark(0, "<"), vim.api.nvim_buf_get_mark(0, ">")
   local is_selection = call.range == 2 and from[1] == call.line1 and to[1] == call.line2
@@ -49,8 +49,14 @@ local function rewrite(call, words)
   if words[1] then
     return actions.run("rewrite", span, table.concat(words, " "))
   end
+  local bufnr = vim.api.nvim_get_current_buf()
+  local changedtick = vim.b[bufnr].changedtick
   vim.ui.input({ prompt = "Rewrite how? (empty: as the model likes) " }, function(instruction)
-    if instruction then
+    local is_same = vim.api.nvim_get_current_buf() == bufnr
+      and vim.b[bufnr].changedtick == changedtick
+    if instruction and not is_same then
+      voice.say("the text has changed meanwhile; nothing was done.")
+    elseif instruction then
       actions.run("rewrite", span, instruction ~= "" and instruction or nil)
     end
   end)
@@ -121,13 +127,12 @@ function M.run(call)
   then
     local known = subcommand and subcommand.words or vim.tbl_keys(SUBCOMMANDS)
     table.sort(known)
-    return voice.say(
-      ("there is no %q. There is: %s"):format(
+    local said = #known == 0 and ("%q takes nothing more."):format(name)
+      or ("there is no %q. There is: %s"):format(
         table.concat(call.fargs, " "),
         table.concat(known, ", ")
-      ),
-      vim.log.levels.ERROR
-    )
+      )
+    return voice.say(said, vim.log.levels.ERROR)
   end
   subcommand.run(call, words)
 end

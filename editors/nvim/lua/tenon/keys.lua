@@ -6,6 +6,8 @@ local insertion = require("tenon.insertion")
 
 ---@type table<integer, table<string, table>> by buffer and key: the buffer's own mapping before ours, or {}
 local before = {}
+---@type table<integer, table<string, fun()>> by buffer and key: ours
+local ours = {}
 
 ---@param lhs string
 ---@return table mapping as `maparg` describes it, {} for none
@@ -31,7 +33,8 @@ end
 ---@return string keys
 local function evaluated(map)
   if map.callback then
-    return map.callback() or ""
+    local keys = map.callback()
+    return type(keys) == "string" and keys or "" -- as Neovim takes it
   end
   return vim.api.nvim_eval((map.rhs:gsub("<SID>", ("<SNR>%d_"):format(map.sid))))
 end
@@ -66,35 +69,42 @@ function M.map(bufnr)
   if before[bufnr] or not config.options.keys then
     return
   end
-  before[bufnr] = {}
+  before[bufnr], ours[bufnr] = {}, {}
   for action, lhs in pairs(config.options.keys) do
     if lhs then
       local map = vim.api.nvim_buf_call(bufnr, function()
         return mapping_of(lhs)
       end)
       before[bufnr][lhs] = map.buffer == 1 and map or {}
-      vim.keymap.set("i", lhs, function()
+      ours[bufnr][lhs] = function()
         if is_in_menu() or not require("tenon")[action]() then
           press(bufnr, lhs)
         end
-      end, { buffer = bufnr, desc = "Tenon: " .. action:gsub("_", " ") })
+      end
+      local description = "Tenon: " .. action:gsub("_", " ")
+      vim.keymap.set("i", lhs, ours[bufnr][lhs], { buffer = bufnr, desc = description })
     end
   end
 end
 
---- Give a buffer's keys back.
+--- Give a buffer's keys back; one that was mapped anew since, or unmapped, is left as it is.
 ---@param bufnr integer
 function M.unmap(bufnr)
-  local maps = before[bufnr] or {}
-  before[bufnr] = nil
-  for lhs, map in pairs(maps) do
-    pcall(vim.keymap.del, "i", lhs, { buffer = bufnr }) -- it may have been deleted by the user
-    if next(map) and vim.api.nvim_buf_is_loaded(bufnr) then
-      vim.api.nvim_buf_call(bufnr, function()
-        vim.fn.mapset(map)
-      end)
-    end
+  local maps, set = before[bufnr] or {}, ours[bufnr] or {}
+  before[bufnr], ours[bufnr] = nil, nil
+  if not vim.api.nvim_buf_is_loaded(bufnr) then
+    return
   end
+  vim.api.nvim_buf_call(bufnr, function()
+    for lhs, map in pairs(maps) do
+      if mapping_of(lhs).callback == set[lhs] then
+        vim.keymap.del("i", lhs, { buffer = bufnr })
+        if next(map) then
+          vim.fn.mapset(map)
+        end
+      end
+    end
+  end)
 end
 
 return M

@@ -273,10 +273,11 @@ def load(
     tokenizer = load_tokenizer(checkpoint)
     weights = load_weights(checkpoint, placement)
     vocabulary = weights.model.decoder.embed_tokens.num_embeddings
-    check_ids(tokenizer, vocabulary)
 
     def control_id(name: str) -> int | None:
-        return special_id(checkpoint, name)
+        found = special_id(checkpoint, name)
+        check_ids(tokenizer, vocabulary, () if found is None else (found,))
+        return found
 
     fillers = {control_id("eos_token"), control_id("pad_token")}
     unspoken = [

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from safetensors import SafetensorError
 from transformers import DiffusionGemmaForBlockDiffusion
 from transformers.utils import logging as transformers_logging
 
 from tenon_engine.errors import WeightsCorruptError
+from tenon_engine.models.hub.readable import readable
 
 if TYPE_CHECKING:
     from tenon_engine.models.hub.checkpoint import Checkpoint
     from tenon_engine.models.hub.placement import Placement
+
+CANVAS_SLOTS_MIN = 8  # a hole, and what a healed token needs beside it
 
 
 def load_weights(checkpoint: Checkpoint, placement: Placement) -> DiffusionGemmaForBlockDiffusion:
@@ -23,7 +24,7 @@ def load_weights(checkpoint: Checkpoint, placement: Placement) -> DiffusionGemma
         options["quantization_config"] = dict(placement.quantization)
     transformers_logging.disable_progress_bar()  # we have our own, and say what is wrong ourselves
     transformers_logging.set_verbosity_error()
-    try:
+    with readable(checkpoint.name):
         loaded: Any = DiffusionGemmaForBlockDiffusion.from_pretrained(
             checkpoint.folder,
             dtype=placement.dtype,
@@ -33,17 +34,15 @@ def load_weights(checkpoint: Checkpoint, placement: Placement) -> DiffusionGemma
             output_loading_info=True,
             **options,
         )
-    except torch.OutOfMemoryError:
-        raise
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        cause = str(error).partition("\n")[0]
-        raise WeightsCorruptError(
-            f"{checkpoint.name} cannot be read ({cause}); get its files again"
-        ) from error
     model, found = loaded
     if missing := [name for name in found["missing_keys"] if not _is_of_images(name)]:
         raise WeightsCorruptError(
             f"{checkpoint.name} lacks {len(missing)} of its weights, {missing[0]} among them; get its files again"
+        )
+    slots = model.config.canvas_length
+    if not isinstance(slots, int) or slots < CANVAS_SLOTS_MIN:
+        raise WeightsCorruptError(
+            f"config.json of {checkpoint.name} is damaged: canvas_length is {slots}, not {CANVAS_SLOTS_MIN} or more"
         )
     encoder = model.model.encoder
     del encoder.vision_tower, encoder.embed_vision

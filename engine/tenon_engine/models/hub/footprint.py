@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tenon_engine.config import EngineConfig
+from tenon_engine.errors import WeightsCorruptError
 from tenon_engine.models.hub.quantization import Quantization
 from tenon_engine.models.hub.shards import Stored, Weights
 
@@ -40,6 +41,8 @@ class Shape:
 def shape_of(config: Mapping[str, Any]) -> Shape:
     """The sizes that config.json gives."""
     text = config.get("text_config", config)
+    if not isinstance(text, Mapping):
+        raise WeightsCorruptError("config.json is damaged: its text_config is no object; get the checkpoint again")
 
     def size(*names: str) -> int:
         return next((value for name in names if isinstance(value := text.get(name), int)), 0)

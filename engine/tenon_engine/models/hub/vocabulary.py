@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tenon_engine.tokenizer import HEALED_TOKENS_MAX, BpeTokenizer, TokenTable, 
 
 SPACE = "▁"  # U+2581, what SentencePiece writes for a space
 BYTE_PIECES = [f"<0x{byte:02X}>" for byte in range(256)]
+IDS_PER_PIECE_MAX = 4  # with more gaps than that, an id is wrong
 WORD_CHARACTERS_MAX = 64  # of a prefix that are looked at for its last word; more tokens are never healed
 
 # The last word as a byte-level vocabulary cuts it: a name and one character before it, signs, or blanks.
@@ -84,17 +86,25 @@ def load_tokenizer(checkpoint: Checkpoint) -> BpeTokenizer:
     return tokenizer
 
 
-def check_ids(tokenizer: BpeTokenizer, rows: int) -> None:
-    """Refuse a tokenizer with ids that are no rows of the embedding: it belongs to another checkpoint."""
+def check_ids(tokenizer: BpeTokenizer, rows: int, control: Collection[int]) -> None:
+    """Refuse ids of text or of control tokens that are no rows of the embedding: they are of another checkpoint."""
     if tokenizer.id_count > rows:
         raise WeightsCorruptError(
             f"the tokenizer has {tokenizer.id_count} ids, but the weights are for {rows}: "
             "they are of two different models, get the checkpoint again"
         )
+    if not all(0 <= token < rows for token in control):
+        raise WeightsCorruptError(
+            f"the control tokens go from {min(control)} to {max(control)}, but the weights are for {rows} ids: "
+            "get the checkpoint again"
+        )
 
 
 def special_id(checkpoint: Checkpoint, name: str) -> int | None:
-    """The id of a control token, by its role (`mask_token`, `eos_token`, …) or by its text; None without one."""
+    """The id of a control token, by its role (`mask_token`, `eos_token`, …) or by its text; None without one.
+
+    WeightsCorruptError where the lists of such tokens are damaged.
+    """
     folder = checkpoint.folder
     text: object = name
     for file_name in ("special_tokens_map.json", "tokenizer_config.json"):
@@ -105,8 +115,10 @@ def special_id(checkpoint: Checkpoint, name: str) -> int | None:
         return None
     if (listed := _listed_ids(folder).get(text)) is not None:
         return listed
-    added = read_json(folder / "tokenizer.json").get("added_tokens", [])
-    return next((int(token["id"]) for token in added if token["content"] == text), None)
+    with _listed(folder / "tokenizer.json") as parts:
+        return next(
+            (int(token["id"]) for token in parts.get("added_tokens") or () if token["content"] == text), None
+        )
 
 
 def token_table(texts: Sequence[bytes]) -> TokenTable:
@@ -151,10 +163,20 @@ def _parts_of_lists(folder: Path) -> dict[str, Any]:
 
 def _listed_ids(folder: Path) -> dict[str, int]:
     """The added tokens that are listed outside of tokenizer.json, if any are."""
-    decoder = read_json(folder / "tokenizer_config.json").get("added_tokens_decoder", {})
-    return {token["content"]: int(token_id) for token_id, token in decoder.items()} | read_json(
-        folder / "added_tokens.json"
-    )
+    with _listed(folder / "tokenizer_config.json") as config:
+        decoder = config.get("added_tokens_decoder") or {}
+        found = {token["content"]: int(token_id) for token_id, token in decoder.items()}
+    with _listed(folder / "added_tokens.json") as added:
+        return found | {text: int(token_id) for text, token_id in added.items()}
+
+
+@contextmanager
+def _listed(path: Path) -> Iterator[dict[str, Any]]:
+    """What a file lists, to be read inside."""
+    try:
+        yield read_json(path)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WeightsCorruptError(f"{path} is damaged: get the checkpoint again") from error
 
 
 def _build(parts: Mapping[str, Any]) -> BpeTokenizer:
@@ -166,7 +188,10 @@ def _build(parts: Mapping[str, Any]) -> BpeTokenizer:
         {token["content"] for token in added} - {token["content"] for token in literal} - set(BYTE_PIECES)
     )
     control.add(model.get("unk_token") or "")
-    pieces = [""] * (1 + max(*vocabulary.values(), *(token["id"] for token in added)))
+    id_count = 1 + max(*vocabulary.values(), *(token["id"] for token in added))
+    if id_count > IDS_PER_PIECE_MAX * (len(vocabulary) + len(added)):
+        raise ValueError(f"{id_count} ids for {len(vocabulary)} pieces")
+    pieces = [""] * id_count
     for piece, index in vocabulary.items():
         pieces[index] = "" if piece in control else piece
     if by_bytes:

@@ -18,7 +18,6 @@ from tenon_engine.canvas import Canvas
 from tenon_engine.config import EngineConfig
 from tenon_engine.denoise import Network, Track, denoise
 from tenon_engine.edges import Edges
-from tenon_engine.errors import WeightsCorruptError
 from tenon_engine.fit import leaves_line_open
 from tenon_engine.models.base import ContextBudget, HoleRequest, Proposal, Scores, StopCheck
 from tenon_engine.models.hub.checkpoint import Checkpoint
@@ -239,13 +238,8 @@ def _network(
 
 def _banned(tokenizer: BpeTokenizer, control: ControlIds, rows: int) -> Tensor:
     """bool [rows]: all but text and the control tokens that a model may write."""
-    check_ids(tokenizer, rows)
+    check_ids(tokenizer, rows, (*control.written, control.mask, control.begin))
     written = [*tokenizer.agreeing(b"").tolist(), *control.written]
-    if max(*written, control.mask, control.begin) >= rows:
-        raise WeightsCorruptError(
-            f"the control tokens go up to {max(*written, control.mask, control.begin)}, but the weights are for {rows} "
-            "ids: get the checkpoint again"
-        )
     banned = torch.ones(rows, dtype=torch.bool)
     banned[written] = False
     return banned

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from tenon_engine.config import EngineConfig
+from tenon_engine.errors import BadRequestError
 from tenon_engine.models.masked.canvas import GrowingCanvas
 from tenon_engine.plan import ParallelPlan, Row
 from tenon_engine.sampler import Prediction, above_threshold
@@ -14,6 +16,7 @@ from tenon_engine.samplers import plan_named
 from tenon_engine.view import Constraint, View
 
 THRESHOLD = 0.9  # Fast-dLLM's (arXiv 2505.22618)
+HELP = "frontier[:WINDOW[:THRESHOLD]], threshold|topk|margin|entropy[:VALUE[:WINDOW]]"
 
 
 @dataclasses.dataclass(slots=True)
@@ -54,7 +57,10 @@ class MaskedPlan:
 
 
 def masked_plan(sampler: str) -> MaskedPlan:
-    """The plan that a setting names; samplers of the embedded model stand for the default. BadRequestError as there."""
+    """The plan that a setting names, the engine's own default standing for this one's; BadRequestError for others."""
     named = plan_named(sampler)
-    parallel = named if isinstance(named, ParallelPlan) else ParallelPlan(above_threshold, THRESHOLD)
-    return MaskedPlan(dataclasses.replace(parallel, reads_itself=True))
+    if sampler == EngineConfig().sampler:
+        named = ParallelPlan(above_threshold, THRESHOLD)
+    if not isinstance(named, ParallelPlan):
+        raise BadRequestError(f"this model has no sampler {sampler!r}; there is: {HELP}")
+    return MaskedPlan(dataclasses.replace(named, reads_itself=True))

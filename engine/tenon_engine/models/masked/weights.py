@@ -10,18 +10,16 @@ type, as they do for every Llama.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from torch import nn
 
 from tenon_engine.errors import UnknownModelError, WeightsCorruptError
 from tenon_engine.models.hub.checkpoint import Checkpoint
 from tenon_engine.models.hub.placement import Placement
+from tenon_engine.models.hub.readable import readable
 
 LLADA_NAMES = {
     r"^model\.transformer\.wte\.": "model.embed_tokens.",
@@ -84,7 +82,7 @@ def load_backbone(checkpoint: Checkpoint, placement: Placement) -> Backbone:
     """The network of a checkpoint in our allow-list. WeightsCorruptError, or UnknownModelError for odd settings."""
     import transformers
 
-    with _readable(checkpoint):
+    with readable(checkpoint.name):
         plan = _PLANS[checkpoint.architecture](checkpoint)
         config = getattr(transformers, f"{plan.blocks}Config")(**plan.settings, is_causal=False)
         if "quantization_config" in checkpoint.config:
@@ -106,7 +104,7 @@ def load_own_code(checkpoint: Checkpoint, placement: Placement) -> nn.Module:
     """The checkpoint's own class, run from its folder: for models whose names the user has put on the list alone."""
     import transformers
 
-    with _readable(checkpoint):
+    with readable(checkpoint.name):
         model: nn.Module = transformers.AutoModel.from_pretrained(
             checkpoint.folder, trust_remote_code=True, **_placed(placement)
         )
@@ -168,19 +166,6 @@ def _require_whole(checkpoint: Checkpoint, report: Mapping[str, Any]) -> None:
 
 def _spelt(shape: torch.Size) -> str:
     return "x".join(map(str, shape))
-
-
-@contextmanager
-def _readable(checkpoint: Checkpoint) -> Iterator[None]:
-    try:
-        yield
-    except KeyError as error:
-        raise WeightsCorruptError(
-            f"config.json of {checkpoint.name} is damaged: it has no {error}"
-        ) from error
-    except (StrictDataclassError, SafetensorError, OSError, ValueError, TypeError, ArithmeticError) as error:
-        cause = str(error).partition("\n")[0].rstrip(":")
-        raise WeightsCorruptError(f"{checkpoint.name} cannot be loaded ({cause})") from error
 
 
 def _llada(checkpoint: Checkpoint) -> _Plan:
