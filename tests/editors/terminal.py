@@ -91,9 +91,17 @@ def said(log: Path, words: bytes) -> None:
 def _becomes(path: Path, holds: Callable[[bytes], object]) -> bytes:
     """What a file holds as soon as it is such that `holds`, or in the end."""
     end = time.monotonic() + PATIENCE_S
-    while not holds(content := path.read_bytes() if path.exists() else b"") and time.monotonic() < end:
+    while not holds(content := _content(path)) and time.monotonic() < end:
         time.sleep(_POLL_S)
     return content
+
+
+def _content(path: Path) -> bytes:
+    """What is in a file, nothing while there is none: an editor that saves may put another one in its place."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def _assigned(environment: Mapping[str, str]) -> list[str]:
