@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenon_engine.commands import options, output, train_run
+from tenon_engine.commands.train import progress_shown
 from tenon_engine.errors import BadRequestError
 from tenon_engine.runtime import EMBEDDED
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tenon_engine.training.finetune import Place
 
 MINUTES, ROWS = 20.0, 4
-LEARNING_RATE = 2e-4  # less than from the start: few files, an adapter that works
 HOLES = 60
 SHOWN = ("exact_match", "first_line", "edit_similarity", "syntax_valid", "tokens_per_step")
 
@@ -36,7 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("folder", type=Path, metavar="DIR", help="such as a repository")
     parser.add_argument("--undo", action="store_true", help="remove what was trained on DIR")
     parser.add_argument("--status", action="store_true", help="say what there is")
-    parser.add_argument("--learning-rate", type=train_run.positive, default=LEARNING_RATE, metavar="R")
+    train_run.add_rate_options(parser)
     parser.add_argument(
         "--holes",
         type=options.count,
@@ -60,8 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
         return _say_status(place, as_json=arguments.json)
     if config.model != EMBEDDED:
         raise BadRequestError(f"only {EMBEDDED} can be trained here, and engine.model is {config.model}")
-    from tenon_engine.commands.train import progress_shown
-
     with progress_shown() as progress:
         finetune.gather(place, progress)
     _train(place, config, arguments)
@@ -82,8 +80,8 @@ def _train(place: Place, config: EngineConfig, arguments: argparse.Namespace) ->
             home=config.home,
             offline=config.offline,
             examples=ExampleOptions(rows=arguments.rows, held_out=HELD_OUT),
-            learning_rate=arguments.learning_rate,
-            **train_run.budget_of(arguments),
+            evaluate_steps=0,  # fills are compared at the end, which says more
+            **train_run.given(arguments, *train_run.RATE_OPTIONS, *train_run.BUDGET_OPTIONS),
         )
     )
 

@@ -33,7 +33,6 @@ _STAGES = {
     "verify": "checking",
     "compare": "filling holes, before and after",
 }
-_LINE_EVERY_S = 15.0  # where stderr is no terminal
 
 Subparsers = argparse._SubParsersAction
 
@@ -237,7 +236,7 @@ def _progress_in_lines() -> Progress:
         nonlocal said_at
         now = time.monotonic()
         began = begun.setdefault(stage, now)
-        if done and done < total and now - said_at > _LINE_EVERY_S:
+        if done and done < total and now - said_at > train_run.LINE_EVERY_S:
             said_at, left_s = now, (now - began) * (total - done) / done
             text = f"tenon: {_STAGES[stage]}: {done / total:.0%}, {left_s / 60:.0f} min left"
             print(text, file=sys.stderr, flush=True)

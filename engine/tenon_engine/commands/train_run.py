@@ -17,9 +17,11 @@ from tenon_engine.commands import options
 from tenon_engine.commands.loading import progress_bars
 
 if TYPE_CHECKING:
-    from tenon_engine.training.loop import Report
     from tenon_engine.training.options import TrainOptions
+    from tenon_engine.training.run import Report
 
+RATE_OPTIONS = ("learning_rate", "warmup_steps")
+BUDGET_OPTIONS = ("minutes", "steps", "device", "compile", "workers", "save_minutes")
 LINE_EVERY_S = 15.0  # where stderr is no terminal
 ALLOCATOR_HINT = (
     "On Linux, freed memory is kept for the next step. Where jemalloc is installed, it can do that instead: "
@@ -34,8 +36,8 @@ def add_run(actions: Subparsers[argparse.ArgumentParser]) -> None:
     parser = actions.add_parser(
         "run",
         help="train the adapter on a corpus; the same command goes on where it stopped",
-        description="Train the adapter on a corpus. Ctrl-C finishes the step under way and writes a checkpoint; the "
-        "same command goes on from there, a larger --minutes or --steps goes on after the end.",
+        description="Train the adapter on a corpus. Ctrl-C or SIGTERM lets it finish its step and write a checkpoint; "
+        "the same command goes on from there, a larger --minutes or --steps goes on after the end.",
         epilog=ALLOCATOR_HINT,
     )
     parser.add_argument("corpus", type=Path, metavar="CORPUS", help="folder that `tenon train corpus` made")
@@ -44,43 +46,42 @@ def add_run(actions: Subparsers[argparse.ArgumentParser]) -> None:
         "--adapter", type=Path, metavar="FILE", help="to start from (default: the shipped one)"
     )
     add_budget_options(parser)
-    parser.add_argument("--seed", type=options.seed, default=0, metavar="N")
-    parser.add_argument("--learning-rate", type=positive, default=5e-4, metavar="R")
-    parser.add_argument("--warmup-steps", type=options.index, default=30, metavar="N")
-    parser.add_argument("--accumulate", type=options.count, default=1, metavar="N", help="forwards of a step")
+    add_rate_options(parser)
+    parser.add_argument("--seed", type=options.seed, metavar="N")
+    parser.add_argument("--accumulate", type=options.count, metavar="N", help="forwards of a step")
     parser.add_argument(
-        "--context-tokens",
-        type=options.count,
-        default=256,
-        metavar="N",
-        help="of a context and its hole's text",
+        "--context-tokens", type=options.count, metavar="N", help="of a context and its hole's text"
     )
     parser.add_argument(
-        "--canvas-slots", type=options.count, default=192, metavar="N", help="of all canvases of a context"
+        "--canvas-slots", type=options.count, metavar="N", help="of all canvases of a context"
     )
     parser.add_argument(
-        "--confirm",
-        type=share,
-        default=0.3,
-        metavar="S",
-        help="of the slots that see as the default sampler does",
+        "--confirm", type=share, metavar="S", help="of the slots that see as the default sampler does"
     )
     parser.add_argument(
-        "--replaced",
-        type=share,
-        default=0.0,
-        metavar="S",
-        help="of the visible slots that show a wrong token",
+        "--replaced", type=share, metavar="S", help="of the visible slots that show a wrong token"
     )
+    parser.add_argument("--distil", type=share, metavar="S", help="of a target that is the base's say")
     parser.add_argument(
-        "--distil", type=share, default=0.5, metavar="S", help="of a target that is the base's say"
+        "--evaluate-steps", type=options.index, metavar="N", help="between looks at held-out texts; 0: never"
     )
-    parser.add_argument("--evaluate-steps", type=options.index, default=100, metavar="N", help="0: never")
+    parser.add_argument("--evaluate-holes", type=options.count, metavar="N", help="of such a look")
     parser.set_defaults(run=_run_run)
 
 
+def add_rate_options(parser: argparse.ArgumentParser) -> None:
+    """How fast it learns."""
+    parser.add_argument(
+        "--learning-rate",
+        type=positive,
+        metavar="R",
+        help="the highest (default: 2e-4, for a trained adapter)",
+    )
+    parser.add_argument("--warmup-steps", type=options.index, metavar="N", help="until it is that high")
+
+
 def add_budget_options(
-    parser: argparse.ArgumentParser, *, minutes: float | None = None, rows: int = 8
+    parser: argparse.ArgumentParser, *, minutes: float | None = None, rows: int | None = None
 ) -> None:
     """How long, with how much of the machine."""
     parser.add_argument("--minutes", type=positive, default=minutes, metavar="M", help="of training, in all")
@@ -90,22 +91,18 @@ def add_budget_options(
         type=options.count,
         default=rows,
         metavar="N",
-        help="contexts of a forward (default: %(default)s)",
+        help="contexts of a forward (default: 8; 4 to finetune)",
     )
-    parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--device", metavar="D", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(
         "--compile",
         action=argparse.BooleanOptionalAction,
         help="compile the layers: minutes at the start (default: where it pays)",
     )
     parser.add_argument(
-        "--workers",
-        type=options.index,
-        default=0,
-        metavar="N",
-        help="processes that make examples; 0: a thread",
+        "--workers", type=options.index, metavar="N", help="processes that make examples; 0: a thread"
     )
-    parser.add_argument("--save-minutes", type=positive, default=5.0, metavar="M", help="between checkpoints")
+    parser.add_argument("--save-minutes", type=positive, metavar="M", help="between checkpoints")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
 
 
@@ -114,7 +111,7 @@ def add_pack(actions: Subparsers[argparse.ArgumentParser]) -> None:
     parser = actions.add_parser(
         "pack",
         help="make the adapter file of a checkpoint",
-        description="Average, cut to fewer ranks, round to int8 and write the adapter that the engine loads.",
+        description="Round the averaged weights to int8 and write the adapter that the engine loads.",
     )
     parser.add_argument("checkpoint", type=Path, metavar="FOLDER", help="what `tenon train run --out` wrote")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.safetensors")
@@ -126,30 +123,19 @@ def _run_run(arguments: argparse.Namespace) -> int:
     from tenon_engine.training.options import ExampleOptions, TrainOptions, Views
 
     config = options.read_config(arguments)
-    examples = ExampleOptions(
-        seed=arguments.seed,
-        rows=arguments.rows,
-        context_tokens=arguments.context_tokens,
-        canvas_slots=arguments.canvas_slots,
-        views=Views(confirm=arguments.confirm, replaced=arguments.replaced),
-    )
-    names = (
-        "corpus",
-        "out",
-        "adapter",
-        "learning_rate",
-        "warmup_steps",
-        "accumulate",
-        "distil",
-        "evaluate_steps",
-    )
     row = run_training(
         TrainOptions(
-            examples=examples,
+            corpus=arguments.corpus,
+            out=arguments.out,
+            adapter=arguments.adapter,
             home=config.home,
             offline=config.offline,
-            **budget_of(arguments),
-            **{name: getattr(arguments, name) for name in names},
+            examples=ExampleOptions(
+                views=Views(**given(arguments, "confirm", "replaced")),
+                **given(arguments, "seed", "rows", "context_tokens", "canvas_slots"),
+            ),
+            **given(arguments, *RATE_OPTIONS, "accumulate", "distil", "evaluate_steps", "evaluate_holes"),
+            **given(arguments, *BUDGET_OPTIONS),
         )
     )
     if arguments.json:
@@ -169,24 +155,23 @@ def _run_pack(arguments: argparse.Namespace) -> int:
     row = {
         "step": packed.step,
         "bytes": packed.size_bytes,
-        "lost_by_rank": round(packed.lost_by_rank, 5),
-        "lost_by_rounding": round(packed.lost_by_rounding, 6),
+        "lost": round(packed.lost, 6),
         "adapter": str(arguments.out),
     }
     if arguments.json:
         print(json.dumps(row))
     else:
         print(
-            f"{arguments.out}: {packed.size_bytes / 1e6:.1f} MB, {packed.step} steps; of the energy of the updates "
-            f"{packed.lost_by_rank:.1%} is lost with the ranks, {packed.lost_by_rounding:.2%} by rounding"
+            f"{arguments.out}: {packed.size_bytes / 1e6:.1f} MB, {packed.step} steps; "
+            f"rounding lost {packed.lost:.2%} of the energy of the updates"
         )
     return 0
 
 
-def budget_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `add_budget_options` was told, for TrainOptions; rows are the examples' business."""
-    names = ("minutes", "steps", "device", "compile", "workers", "save_minutes")
-    return {name: getattr(arguments, name) for name in names}
+def given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Those of the options that were given; what a training does without them is its own business."""
+    values = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def run_training(training: TrainOptions) -> dict[str, Any]:

@@ -18,6 +18,18 @@ from tenon_engine.config import EngineConfig
 from tenon_engine.errors import InputFileError, StorageError
 from tenon_engine.runtime import EMBEDDED
 
+_SETTINGS = (
+    "sampler",
+    "max_tokens",
+    "prefix_tokens",
+    "suffix_tokens",
+    "path_header",
+    "min_confidence",
+    "dtype",
+    "quantization",
+)
+"""Of the configuration, what changes a fill."""
+
 Row = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -29,8 +41,7 @@ def setting(config: EngineConfig, suite: str, *, is_calibrated: bool = True) -> 
         "suite": suite,
         "model": config.model,
         "weights": _weights_digest(config, is_calibrated=is_calibrated) if has_weights else "",
-        "sampler": config.sampler,
-        "max_tokens": config.max_tokens,
+        **{name: getattr(config, name) for name in _SETTINGS},
     }
 
 

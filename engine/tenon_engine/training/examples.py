@@ -9,13 +9,15 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import hashlib
+import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from tenon_engine.diffusion import PATH_CHARACTERS, SpecialIds
+from tenon_engine.errors import BadRequestError
 from tenon_engine.tokenizer import Tokenizer
 from tenon_engine.training import holes
 from tenon_engine.training.corpus import Corpus
@@ -26,6 +28,12 @@ from tenon_engine.window import CHARACTERS_PER_TOKEN, Window, window
 
 TEXT_TOKENS_MAX = SLOTS_MAX - 2
 HEADER_SHARE = 0.7  # of the contexts say which file it is
+END_SHARE = 0.15  # of the holes with next to nothing behind them: where the model is most tempted to run on
+SHORT_SHARE = 0.25  # of the contexts that are shorter than they could be, as in new files
+SHORTEST_SHARE = 0.25  # of the tokens of a context, for the shortest
+BRIEF_TOKENS, BRIEF_SHARE = 4, 0.4  # of the texts of fewer tokens, which have few views, that are kept
+CONFIRM_VIEWS_MAX = 3  # of one hole: each shows all its places, where it can
+TRIES = 10_000  # texts without a hole that fits, one after the other, before a corpus is given up
 PREFIX_TOKENS_MIN, SUFFIX_TOKENS_MIN = 16, 8
 SUFFIX_SHARE_MAX = 0.5
 
@@ -38,6 +46,7 @@ class Hole:
 
     context_ids: list[int]
     text_ids: list[int]
+    healed_count: int  # of the text's ids, those that lie within the left edge; fewer than all
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +78,7 @@ class ExampleMaker:
         *,
         held_out: bool = False,
     ) -> None:
-        """Raises BadRequestError when that half has nothing to train on."""
+        """Raises BadRequestError when the corpus has none of the languages that are trained on."""
         self._corpus = corpus
         self._tokenizer = tokenizer
         self._special = special
@@ -85,40 +94,53 @@ class ExampleMaker:
         return not self._ends or self._ends[-1] <= 0
 
     def batch(self, number: int) -> Batch:
-        """The batch of this number."""
-        rows = []
-        for row in range(self._options.rows):
-            rng = random.Random(f"{self._name} {number} {row}")  # noqa: S311  # nothing is kept secret here
-            hole = next(self._holes(rng))
-            rows.append((hole, self._views(hole.text_ids, rng)))
+        """The batch of this number: the next `rows` of one series of examples, whatever `rows` is."""
+        count = self._options.rows
+        rows = [self._row(index) for index in range(number * count, (number + 1) * count)]
         return assemble(rows, self._options, self._special)
 
-    def _holes(self, rng: random.Random) -> Iterator[Hole]:
-        while True:
-            source = self._corpus[bisect.bisect(self._ends, rng.random() * self._ends[-1])]
-            # As a user has them: what the engine takes back from the suffix is `window`'s business here as there.
-            for span in holes.deterministic(source.text, source.language, rng.getrandbits(32), 1):
-                hole = cut_hole(
-                    self._tokenizer,
-                    self._special,
-                    source.text[: span.text_end],
-                    (span.start, span.end),
-                    path=source.path if rng.random() < HEADER_SHARE else None,
-                    tokens=self._options.context_tokens,
-                    suffix_share=rng.random() * SUFFIX_SHARE_MAX,
-                )
-                if hole is not None:
-                    yield hole
+    def _row(self, index: int) -> tuple[Hole, list[CanvasView]]:
+        """The example of this index. Raises BadRequestError."""
+        rng = random.Random(f"{self._name} {index}")  # noqa: S311  # nothing is kept secret here
+        for _ in range(TRIES):
+            hole = self._hole(rng)
+            if hole is None or (len(hole.text_ids) < BRIEF_TOKENS and rng.random() >= BRIEF_SHARE):
+                continue
+            if views := self._views(hole, rng):
+                return hole, views
+        raise BadRequestError(
+            "no text has a hole that fits: allow more --context-tokens or --canvas-slots, or add texts"
+        )
 
-    def _views(self, text_ids: Sequence[int], rng: random.Random) -> list[CanvasView]:
+    def _hole(self, rng: random.Random) -> Hole | None:
+        """A hole of a text drawn at random, if it has one that fits."""
+        source = self._corpus[bisect.bisect(self._ends, rng.random() * self._ends[-1])]
+        span = holes.sample(source.text, source.language, rng, end_share=END_SHARE)
+        if span is None:
+            return None
+        tokens = self._options.context_tokens
+        if rng.random() < SHORT_SHARE:
+            tokens = rng.randint(round(SHORTEST_SHARE * tokens), tokens)
+        return cut_hole(
+            self._tokenizer,
+            self._special,
+            source.text[: span.text_end],
+            (span.start, span.end),
+            path=source.path if rng.random() < HEADER_SHARE else None,
+            tokens=tokens,
+            suffix_share=rng.random() * SUFFIX_SHARE_MAX,
+        )
+
+    def _views(self, hole: Hole, rng: random.Random) -> list[CanvasView]:
         """Canvases of one hole, as many as a row has room for."""
         options, end = self._options, self._special.end
+        text_ids, healed_count = hole.text_ids, hole.healed_count
         left = options.canvas_slots
         found: list[CanvasView] = []
         confirm_room = round(options.views.confirm * left)
-        while confirm_room > 0:
+        for _ in range(CONFIRM_VIEWS_MAX):
             size = canvas_size(len(text_ids), rng)
-            view = confirm_view(text_ids, size, rng, end_id=end, room=confirm_room)
+            view = confirm_view(text_ids, size, rng, healed_count=healed_count, end_id=end, room=confirm_room)
             if view is None:
                 break
             found.append(view)
@@ -126,7 +148,15 @@ class ExampleMaker:
             left -= len(view.reads)
         while options.views.confirm < 1 and left > len(text_ids):
             size = min(canvas_size(len(text_ids), rng), left)
-            view = whole_view(text_ids, size, rng, end_id=end, views=options.views, vocabulary=end)
+            view = whole_view(
+                text_ids,
+                size,
+                rng,
+                healed_count=healed_count,
+                end_id=end,
+                views=options.views,
+                vocabulary=end,
+            )
             found.append(view)
             left -= size
         return found
@@ -179,7 +209,9 @@ def cut_hole(
     if text_ids is None:
         return None
     context_ids = [*header, special.prefix, *cut.prefix_ids, special.suffix, *cut.suffix_ids]
-    return Hole(context_ids, text_ids) if len(context_ids) + len(text_ids) <= tokens else None
+    if len(context_ids) + len(text_ids) > tokens:
+        return None
+    return Hole(context_ids, text_ids, _healed_count(tokenizer, text_ids, cut.left))
 
 
 def _text_ids(tokenizer: Tokenizer, cut: Window, fill: str) -> list[int] | None:
@@ -190,6 +222,12 @@ def _text_ids(tokenizer: Tokenizer, cut: Window, fill: str) -> list[int] | None:
         return None
     ids = tokenizer.encode(left + fill + right)
     return ids if 0 < len(ids) <= TEXT_TOKENS_MAX else None
+
+
+def _healed_count(tokenizer: Tokenizer, text_ids: Sequence[int], left: bytes) -> int:
+    """How many of the first ids spell nothing but the left edge."""
+    ends = itertools.accumulate(len(tokenizer.to_bytes([token])) for token in text_ids)
+    return sum(end <= len(left) for end in ends)
 
 
 def _prefix_start(tokenizer: Tokenizer, prefix: str, tokens: int) -> int:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import multiprocessing
-import signal
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from tenon_engine.base_weights import BaseFiles
 from tenon_engine.diffusion import SpecialIds
 from tenon_engine.models.embedded import load_tokenizer
+from tenon_engine.training import processes
 from tenon_engine.training.corpus import Corpus
 from tenon_engine.training.examples import Batch, ExampleMaker
 from tenon_engine.training.options import ExampleOptions
@@ -70,12 +69,7 @@ class Feed:
 @contextmanager
 def feeding(recipe: Recipe, *, first: int, workers: int) -> Iterator[Feed]:
     """A feed that begins with batch `first`; 0 workers: a thread."""
-    executor: Executor
-    if workers:
-        context = multiprocessing.get_context("spawn")  # a fork would inherit the threads' locks
-        executor = ProcessPoolExecutor(workers, context, initializer=_leave_interrupts)
-    else:
-        executor = ThreadPoolExecutor(1)
+    executor: Executor = processes.pool(workers) if workers else ThreadPoolExecutor(1)
     try:
         yield Feed(executor, recipe, first=first, ahead=AHEAD * max(1, workers))
     finally:
@@ -84,8 +78,3 @@ def feeding(recipe: Recipe, *, first: int, workers: int) -> Iterator[Feed]:
 
 def _make(recipe: Recipe, number: int) -> Batch:
     return maker_of(recipe).batch(number)
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that waits for this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

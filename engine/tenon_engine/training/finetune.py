@@ -14,14 +14,12 @@ from typing import Any
 
 import platformdirs
 
-from tenon_engine import calibration
 from tenon_engine.base_fetch import appearing_complete
 from tenon_engine.config import EngineConfig
 from tenon_engine.errors import BadRequestError, InputFileError
 from tenon_engine.evaluation import holes
 from tenon_engine.evaluation.holes import HoleTask, Outcome, Summary
 from tenon_engine.models import registry
-from tenon_engine.models.embedded import ADAPTER_PATH
 from tenon_engine.progress import Progress, silent
 from tenon_engine.training import corpus, licences, sources
 from tenon_engine.training.corpus import Corpus
@@ -93,11 +91,6 @@ def finish(
 ) -> dict[str, Any]:
     """Pack the adapter, compare it with the shipped one, and remove what only the training needed."""
     packed = pack(place.run, place.adapter)
-    shipped = ADAPTER_PATH.with_name(calibration.FILE_NAME)
-    if (
-        shipped.exists()
-    ):  # near enough for an adapter that has changed a little; the order of fills is the same
-        shutil.copyfile(shipped, place.adapter.with_name(calibration.FILE_NAME))
     tasks = held_out_holes(place, hole_count)
     figures = {"source": str(place.source), "steps": packed.step, "adapter": str(place.adapter)}
     for name, adapter in (("before", None), ("after", place.adapter)):

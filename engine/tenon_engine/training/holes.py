@@ -61,7 +61,7 @@ class HoleSpan:
     text_end: int | None = None
 
 
-def sample(text: str, language: str, rng: random.Random) -> HoleSpan | None:
+def sample(text: str, language: str, rng: random.Random, *, end_share: float = END_SHARE) -> HoleSpan | None:
     """A hole as a user has it: what the engine takes back from its suffix is `window`'s business.
 
     None when the text has no place for one.
@@ -70,7 +70,7 @@ def sample(text: str, language: str, rng: random.Random) -> HoleSpan | None:
         return None
     page = _Page.around(text, rng.randrange(len(text)), language)
     for _ in range(_TRIES if page.lines else 0):
-        at_end = rng.random() < END_SHARE
+        at_end = rng.random() < end_share
         span = _at_end(page, rng) if at_end else _anywhere(page, rng)
         if span and _is_worth_it(text[span.start : span.end], rng):
             return span

@@ -18,10 +18,11 @@ import torch.nn.functional as F  # noqa: N812 - the field's own name
 from safetensors import safe_open
 from torch import Tensor
 
+from tenon_engine.models.embedded import DECIDED_RANKS, OPEN_RANKS
 from tenon_engine.models.linear import PACKED_FOR_ENTRIES
 from tenon_engine.models.qwen2 import HIDDEN_SCORE, Shape
 from tenon_engine.training.attention import attend, grouped, ungrouped
-from tenon_engine.training.state import DECIDED_RANKS, LORA_SCALE, MODULES, OPEN_RANKS, State
+from tenon_engine.training.state import LORA_SCALE, MODULES, State
 from tenon_engine.view import OPEN
 
 RANKS = OPEN_RANKS + DECIDED_RANKS

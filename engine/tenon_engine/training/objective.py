@@ -13,8 +13,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name
 from torch import Tensor
 
-from tenon_engine.training.views import UNRANKED
-
 TEACHER_IDS = 16  # of the base's distribution, the most likely ones
 CHUNK = 256  # entries whose scores are in memory at a time
 RANKS_SHOWN = 4
@@ -62,7 +60,8 @@ class Count:
 
 
 Metrics = dict[str, Count]
-"""`loss`, `slot_1` to `slot_4` (is the n-th open slot right?), `end` (is a first open slot that ends the text?)."""
+"""`loss` (of the true ids, weighted as it is minimised), `slot_1` to `slot_4` (is the n-th open slot right?), `end` (is
+a first open slot that ends the text?)."""
 
 
 @torch.no_grad()
@@ -88,10 +87,9 @@ def judge(hidden: Tensor, head: Tensor, targets: Targets) -> Said:
     return Said(loss, log_likelihood, is_right)
 
 
-def measure(said: Said, ids: Tensor, ranks: Tensor, *, end_id: int) -> Metrics:
-    """Figures of these entries; those behind a text's end count for nothing."""
-    ranked = ranks != UNRANKED
-    metrics = {"loss": _count(-said.log_likelihood, ranked)}
+def measure(said: Said, ids: Tensor, weights: Tensor, ranks: Tensor, *, end_id: int) -> Metrics:
+    """Figures of these entries."""
+    metrics = {"loss": Count(-float((said.log_likelihood * weights).sum()), float(weights.sum()))}
     for rank in range(1, RANKS_SHOWN + 1):
         metrics[f"slot_{rank}"] = _count(said.is_right, ranks == rank)
     return metrics | {"end": _count(said.is_right, (ranks == 1) & (ids == end_id))}

@@ -12,7 +12,22 @@ from typing import Any
 from tenon_engine.errors import BadRequestError
 
 SLOTS_MAX = 48  # of a training canvas: content, then END at least once
-MAY_CHANGE = frozenset({"steps", "minutes", "device", "compile", "workers", "save_minutes", "evaluate_steps"})
+MAY_CHANGE = frozenset(
+    {
+        "out",
+        "home",
+        "offline",
+        "steps",
+        "minutes",
+        "save_minutes",
+        "evaluate_steps",
+        "evaluate_holes",
+        "device",
+        "compile",
+        "workers",
+    }
+)
+"""Settings that a run may be resumed with others of."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +39,12 @@ class Views:
     (`open`), after a random place with some later slots known (`gapped`), at random places (`random`).
     """
 
-    confirm: float = 0.3
+    confirm: float = 0.5
     left: float = 0.60
     open: float = 0.08
     gapped: float = 0.20
     random: float = 0.12
-    replaced: float = (
-        0.0  # of the visible slots of whole canvases, how many show a wrong token, to be told apart
-    )
+    replaced: float = 0.0  # of the visible slots of whole canvases, those that show a wrong token
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +55,7 @@ class ExampleOptions:
     rows: int = 8  # contexts of one forward
     context_tokens: int = 256  # of a context and the true text behind it
     canvas_slots: int = 192  # of all canvases of a context together
-    held_out: float = (
-        0.02  # share of packages (of files, where there is one package) that is never trained on
-    )
+    held_out: float = 0.05  # share of packages (of files, where there is one) that is never trained on
     views: Views = Views()
 
 
@@ -61,14 +72,14 @@ class TrainOptions:
     minutes: float | None = None
     examples: ExampleOptions = ExampleOptions()
     accumulate: int = 1  # forwards of one step
-    learning_rate: float = 5e-4
-    warmup_steps: int = 30
+    learning_rate: float = 2e-4  # at its highest; more than a trained adapter can bear undoes it first
+    warmup_steps: int = 20
     clip: float = 1.0
     ema_decay: float = 0.99  # of the weights that are evaluated and shipped
     distil: float = 0.5  # share of the target that is the base's own distribution
     save_minutes: float = 5.0
     evaluate_steps: int = 100  # steps between two looks at held-out texts; 0: never
-    evaluate_forwards: int = 4
+    evaluate_holes: int = 64  # of held-out texts, the same ones every time
     device: str = "auto"
     compile: bool | None = None  # None: where it pays
     workers: int = 0  # processes that make examples; 0: a thread does
@@ -82,13 +93,9 @@ class TrainOptions:
 
     def as_settings(self) -> Mapping[str, Any]:
         """All that decides what is learnt, JSON-able: a run can be resumed under the same settings only."""
-        settings = dataclasses.asdict(self)
-        settings = {
-            name: value for name, value in settings.items() if name not in MAY_CHANGE | {"out", "home"}
-        }
+        settings = {name: value for name, value in dataclasses.asdict(self).items() if name not in MAY_CHANGE}
         settings["corpus"] = corpus_digest(self.corpus)
         settings["adapter"] = str(self.adapter or "")
-        del settings["offline"], settings["evaluate_forwards"]
         plain: Mapping[str, Any] = json.loads(json.dumps(settings))
         return plain
 

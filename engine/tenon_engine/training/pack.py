@@ -1,4 +1,4 @@
-"""From a checkpoint to the file that is shipped: the averaged weights, fewer ranks, int8 with one scale per rank.
+"""From a checkpoint to the file that is shipped: the averaged weights in int8, with one scale per rank.
 
 The format is `models.embedded`'s, which reads it back.
 """
@@ -24,24 +24,22 @@ INT8_MAX = 127
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Packed:
-    """What packing cost: shares of the energy (squared norm) of all updates together."""
+    """What was packed; `lost` is the share of the energy (squared norm) of all updates that rounding cost."""
 
     step: int
     size_bytes: int
-    lost_by_rank: float
-    lost_by_rounding: float
+    lost: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Factors:
-    """One update as it is shipped, and its energies."""
+    """One update as it is shipped, its energy and how much of that rounding cost."""
 
     a: Tensor  # int8 [ranks, in]
     b: Tensor  # int8 [out, ranks]
     scale: Tensor  # f32 [ranks]
     energy: float
-    lost_by_rank: float
-    lost_by_rounding: float
+    lost: float
 
 
 def pack(folder: Path, out: Path) -> Packed:
@@ -64,40 +62,37 @@ def pack(folder: Path, out: Path) -> Packed:
             save_file(tensors, growing, metadata)
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
-    energy = sum(part.energy for part in parts)
     return Packed(
         step=found.step,
         size_bytes=out.stat().st_size,
-        lost_by_rank=sum(part.lost_by_rank for part in parts) / energy,
-        lost_by_rounding=sum(part.lost_by_rounding for part in parts) / energy,
+        lost=sum(part.lost for part in parts) / sum(part.energy for part in parts),
     )
 
 
 def _packed(state: State) -> tuple[dict[str, Tensor], list[_Factors]]:
     tensors = {name: state[name].contiguous() for name in ("mask_embedding", "mask_key_bias")}
-    energies = []
+    every: list[_Factors] = []
     for index in range(len(state["mask_key_bias"])):
         for module in MODULES:
             key = f"layers.{index}.{module}"
             parts = [
-                _factors(state[f"{key}.{part}_a"], state[f"{key}.{part}_b"] * LORA_SCALE, ranks)
-                for part, ranks in (("open", OPEN_RANKS), ("decided", DECIDED_RANKS))
+                _factors(state[f"{key}.{part}_a"], state[f"{key}.{part}_b"] * LORA_SCALE)
+                for part in ("open", "decided")
             ]
             tensors[f"{key}.lora_A"] = torch.cat([part.a for part in parts])
             tensors[f"{key}.lora_B"] = torch.cat([part.b for part in parts], 1).contiguous()
             tensors[f"{key}.lora_scale"] = torch.cat([part.scale for part in parts])
-            energies += parts
-    return tensors, energies
+            every += parts
+    return tensors, every
 
 
-def _factors(a: Tensor, b: Tensor, ranks: int) -> _Factors:
-    """The best approximation of b @ a by so many ranks, rounded. a: [more ranks, in], b: [out, more ranks]."""
+def _factors(a: Tensor, b: Tensor) -> _Factors:
+    """b @ a in orthogonal factors of equal weight, which rounding costs least. a: [ranks, in], b: [out, ranks]."""
     left, right = torch.linalg.qr(b), torch.linalg.qr(a.t())  # so that only small matrices are decomposed
     u, s, v = torch.linalg.svd(left.R @ right.R.t())
-    kept = min(ranks, len(s))
-    roots, missing = s[:kept].sqrt(), ranks - kept
-    exact_b = F.pad(left.Q @ (u[:, :kept] * roots), (0, missing))
-    exact_a = F.pad((v[:kept] * roots[:, None]) @ right.Q.t(), (0, 0, 0, missing))
+    roots, missing = s.sqrt(), len(a) - len(s)  # a map may be smaller than its update has ranks
+    exact_b = F.pad(left.Q @ (u[:, : len(s)] * roots), (0, missing))
+    exact_a = F.pad((v[: len(s)] * roots[:, None]) @ right.Q.t(), (0, 0, 0, missing))
     rounded_a, a_scale = _rounded(exact_a, dim=1)
     rounded_b, b_scale = _rounded(exact_b, dim=0)
     scale = a_scale.flatten() * b_scale.flatten()
@@ -106,8 +101,7 @@ def _factors(a: Tensor, b: Tensor, ranks: int) -> _Factors:
         rounded_b,
         scale,
         energy=float(s.square().sum()),
-        lost_by_rank=float(s[ranks:].square().sum()),
-        lost_by_rounding=_distance(exact_b, exact_a, rounded_b * scale, rounded_a.float()),
+        lost=_distance(exact_b, exact_a, rounded_b * scale, rounded_a.float()),
     )
 
 

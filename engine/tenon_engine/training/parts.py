@@ -11,12 +11,9 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy
@@ -25,7 +22,7 @@ from tenon_engine import __version__
 from tenon_engine.base_fetch import sha256
 from tenon_engine.errors import InputFileError
 from tenon_engine.progress import Progress, silent
-from tenon_engine.training import duplicates, filters, licences, lists, sources
+from tenon_engine.training import duplicates, filters, licences, lists, processes, sources
 from tenon_engine.training.archives import Member
 from tenon_engine.training.sources import Source
 
@@ -120,18 +117,12 @@ def _mapping(workers: int) -> Iterator[Callable[..., Iterable[None]]]:
     if workers <= 1:
         yield map
         return
-    context = multiprocessing.get_context("spawn")  # a fork would inherit the threads' locks
-    with ProcessPoolExecutor(workers, context, initializer=_leave_interrupts) as pool:
+    with processes.pool(workers) as pool:
         try:
             yield pool.map
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that waits for this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _key(source: Source) -> str:

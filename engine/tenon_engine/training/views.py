@@ -20,8 +20,9 @@ from tenon_engine.view import OPEN, START, BoolMatrix, IdArray
 SIZES = (4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, SLOTS_MAX)
 LARGER_SIZES = (12, 16, 24, 32, SLOTS_MAX)  # as at run time, where the length is not known
 LARGER_SHARE = 0.25
-FAN_SIZES = (2, 3, 4, 6)
+FAN_SIZES = (2, 2, 3, 4)  # most often that of the default sampler
 LINK_WEIGHT = 0.5  # of a link: there are many, and the base knows them already
+HEALED_WEIGHT = 0.1  # of a link within the left edge: at run time few tokens agree with what stands there
 NEAR, FAR = 0.85, 0.15  # an open slot weighs FAR + NEAR * FADING ** (open slots before it)
 FADING = 0.8
 END_TAIL_SHARE, END_TAIL_WEIGHT = 0.12, 0.2  # of the slots behind the first END
@@ -43,7 +44,7 @@ class CanvasView:
     scored: IdArray  # [scored] entries
     targets: IdArray  # [scored]
     weights: Floats  # [scored]
-    ranks: IdArray  # [scored] the how manieth open slot it is, from 1; UNRANKED behind the text's end
+    ranks: IdArray  # [scored] the how manieth open slot it is, from 1; UNRANKED within the left edge or behind the end
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,20 +66,23 @@ def canvas_size(text_count: int, rng: random.Random) -> int:
 
 
 def confirm_view(
-    ids: Sequence[int], size: int, rng: random.Random, *, end_id: int, room: int
+    ids: Sequence[int], size: int, rng: random.Random, *, healed_count: int, end_id: int, room: int
 ) -> CanvasView | None:
-    """Chain and fans in at most `room` entries; None when there is none for a single fan."""
+    """Chain and fans in at most `room` entries; None when there is none for a single fan.
+
+    The first `healed_count` ids are given away by the left edge; there are more than these.
+    """
     links = len(ids) + 1  # the last one says END
     fan_size = rng.choice(FAN_SIZES)
-    fan_count = min((room - links) // fan_size, len(ids))
+    fan_count = min((room - links) // fan_size, len(ids) - healed_count)
     if fan_count < 1:
         return None
-    fanned = sorted(rng.sample(range(len(ids)), fan_count))
+    fanned = sorted(rng.sample(range(healed_count, len(ids)), fan_count))
     fans = [range(link + 1, min(size, link + 1 + fan_size)) for link in fanned]
     content = _content(ids, size, end_id)
-    expected = [
-        Expected(place, content[place], LINK_WEIGHT if place < len(ids) else 1.0, 1) for place in range(links)
-    ]
+    expected = [Expected(place, ids[place], HEALED_WEIGHT, UNRANKED) for place in range(healed_count)]
+    expected += [Expected(place, ids[place], LINK_WEIGHT, 1) for place in range(healed_count, len(ids))]
+    expected.append(Expected(len(ids), end_id, 1.0, 1))
     places, entry = list(range(links)), links
     for fan in fans:
         for rank, place in enumerate(fan, 2):
@@ -90,11 +94,18 @@ def confirm_view(
 
 
 def whole_view(
-    ids: Sequence[int], size: int, rng: random.Random, *, end_id: int, views: Views, vocabulary: int
+    ids: Sequence[int],
+    size: int,
+    rng: random.Random,
+    *,
+    healed_count: int,
+    end_id: int,
+    views: Views,
+    vocabulary: int,
 ) -> CanvasView:
-    """All slots, each seeing all."""
+    """All slots, each seeing all; those of the first `healed_count` ids are not open."""
     content = _content(ids, size, end_id)
-    is_open = _open_slots(len(ids), size, rng, views)
+    is_open = _open_slots(healed_count, min(len(ids), size - 1), size, rng, views)
     shown = [
         rng.randrange(vocabulary) if views.replaced and rng.random() < views.replaced else token
         for token in content
@@ -114,22 +125,21 @@ def _content(ids: Sequence[int], size: int, end_id: int) -> list[int]:
     return [*ids, *[end_id] * (size - len(ids))]
 
 
-def _open_slots(text_count: int, size: int, rng: random.Random, views: Views) -> list[bool]:
-    """Which slots are open, one of the text or its end at least."""
+def _open_slots(begin: int, last: int, size: int, rng: random.Random, views: Views) -> list[bool]:
+    """Which slots are open: none before `begin`, one up to `last` at least."""
     kinds = ("left", "open", "gapped", "random")
     (kind,) = rng.choices(kinds, [getattr(views, name) for name in kinds])
-    last = min(text_count, size - 1)
     if kind == "open":
-        return [True] * size
+        return [place >= begin for place in range(size)]
     if kind == "random":
         share = rng.random()
-        chosen = [rng.random() < share for _ in range(size)]
-        chosen[rng.randint(0, last)] |= not any(chosen[: last + 1])
+        chosen = [place >= begin and rng.random() < share for place in range(size)]
+        chosen[rng.randint(begin, last)] |= not any(chosen[: last + 1])
         return chosen
     if kind == "left":
-        first = int((last + 1) * rng.random() ** 1.3)  # early more often: more is open then
+        first = begin + int((last + 1 - begin) * rng.random() ** 1.3)  # early more often: more is open then
         return [place >= first for place in range(size)]
-    first, known = rng.randint(0, last), rng.random() / 2
+    first, known = rng.randint(begin, last), rng.random() / 2
     return [place == first or (place > first and rng.random() >= known) for place in range(size)]
 
 

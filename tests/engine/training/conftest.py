@@ -20,7 +20,7 @@ from tenon_engine.progress import silent
 from tenon_engine.tokenizer import BpeTokenizer
 from tenon_engine.training import corpus
 from tenon_engine.training.corpus import Corpus
-from tenon_engine.training.loop import Ground
+from tenon_engine.training.run import Ground
 from tenon_engine.training.sources import Source
 from tenon_engine.training.state import MODULES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 
@@ -13,17 +14,19 @@ from hypothesis import strategies as st
 from tenon_engine.canvas import Canvas
 from tenon_engine.diffusion import DiffusionModel, Limits
 from tenon_engine.edges import Edges
+from tenon_engine.errors import BadRequestError
 from tenon_engine.models import embedded
 from tenon_engine.models.base import HoleRequest
 from tenon_engine.models.qwen2 import KeyValues
 from tenon_engine.plan import ConfirmPlan, Row
 from tenon_engine.samplers import plan_named
 from tenon_engine.tokenizer import BpeTokenizer
+from tenon_engine.training import examples
 from tenon_engine.training.corpus import Corpus
 from tenon_engine.training.examples import ExampleMaker, cut_hole, held_out_texts
 from tenon_engine.training.feed import Recipe, feeding
-from tenon_engine.training.loop import Ground
 from tenon_engine.training.options import ExampleOptions, Views
+from tenon_engine.training.run import Ground
 from tenon_engine.training.views import UNRANKED, canvas_size, confirm_view, whole_view
 from tenon_engine.view import OPEN, START
 from tenon_engine.window import window
@@ -43,6 +46,31 @@ def test_a_batch_follows_from_seed_and_number(
         one, other = first.batch(number), again.batch(number)
         assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in one.__slots__)
     assert not np.array_equal(first.batch(0).ids, first.batch(1).ids)
+
+
+def test_how_many_rows_a_batch_has_changes_no_row(
+    ground: Ground, tokenizer: BpeTokenizer, opened: Corpus
+) -> None:
+    wide, narrow = (
+        ExampleMaker(opened, tokenizer, ground.special, dataclasses.replace(OPTIONS, rows=rows))
+        for rows in (4, 2)
+    )
+    whole, parts = wide.batch(1), [narrow.batch(2), narrow.batch(3)]
+    assert np.array_equal(whole.ids, np.concatenate([part.ids for part in parts]))
+    assert np.array_equal(whole.reads, np.concatenate([part.reads for part in parts]))
+
+
+@pytest.mark.parametrize("options", [ExampleOptions(context_tokens=8), ExampleOptions(canvas_slots=1)])
+def test_a_corpus_without_room_for_a_hole_is_refused(
+    ground: Ground,
+    tokenizer: BpeTokenizer,
+    opened: Corpus,
+    options: ExampleOptions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(examples, "TRIES", 50)
+    with pytest.raises(BadRequestError, match="allow more --context-tokens or --canvas-slots"):
+        ExampleMaker(opened, tokenizer, ground.special, options).batch(0)
 
 
 def test_a_process_makes_the_batches_a_thread_makes(ground: Ground, texts: Path) -> None:
@@ -95,6 +123,9 @@ def test_a_hole_is_cut_as_the_engine_cuts_it(
     cut = window(tokenizer, TEXT[:start], TEXT[end:], prefix_tokens=250, suffix_tokens=100)
     edges = Edges(tokenizer, left=cut.left, right=cut.right, end_id=ground.special.end)
     assert edges.fill(hole.text_ids, ended=True) == (TEXT[start:end], True)
+    healed = tokenizer.to_bytes(hole.text_ids[: hole.healed_count])
+    assert cut.left.startswith(healed)
+    assert len(tokenizer.to_bytes(hole.text_ids[: hole.healed_count + 1])) > len(cut.left)
     model = engine_of(ground, tokenizer)
     request = HoleRequest(
         prefix=TEXT[:start],
@@ -139,14 +170,17 @@ def test_a_hole_with_more_than_a_canvas_holds_is_passed_over(
     assert cut_hole(tokenizer, ground.special, text, span, path=None, tokens=192, suffix_share=0.3) is None
 
 
-@given(ids=text_ids, seed=st.integers(0, 10_000))
+@given(ids=text_ids, seed=st.integers(0, 10_000), healed_count=st.integers(0, 3))
 def test_a_confirm_view_is_what_the_sampler_looks_at_behind_every_decided_text(
-    ids: list[int], seed: int
+    ids: list[int], seed: int, healed_count: int
 ) -> None:
     rng = random.Random(seed)
     size = canvas_size(len(ids), rng)
-    shown = confirm_view(ids, size, rng, end_id=END, room=96)
+    healed_count = min(healed_count, len(ids) - 1)
+    shown = confirm_view(ids, size, rng, healed_count=healed_count, end_id=END, room=96)
     assert shown is not None
+    assert (shown.places[shown.scored[shown.ranks == UNRANKED]] < healed_count).sum() == healed_count
+    assert (shown.places[shown.scored[shown.ranks > 0]] >= healed_count).all()
     links = len(ids) + 1
     content = [*ids, *[END] * (size - len(ids))]
     assert shown.reads[:links].tolist() == [START, *ids]
@@ -154,6 +188,7 @@ def test_a_confirm_view_is_what_the_sampler_looks_at_behind_every_decided_text(
     entry = links
     while entry < len(shown.reads):
         link = int(shown.places[entry]) - 1
+        assert link >= healed_count
         fan = entry + int((shown.sees[entry, links:]).sum())
         canvas = Canvas(size, end_id=END)
         for place in range(link):
@@ -177,11 +212,21 @@ def free_edges() -> Edges:
     return Edges(NoTokenizer(), left=b"", right=b"", end_id=END)  # type: ignore[arg-type]
 
 
-@given(ids=text_ids, seed=st.integers(0, 10_000), replaced=st.sampled_from([0.0, 0.3]))
-def test_a_whole_view_hides_what_it_asks_for(ids: list[int], seed: int, replaced: float) -> None:
+@given(
+    ids=text_ids,
+    seed=st.integers(0, 10_000),
+    healed_count=st.integers(0, 3),
+    replaced=st.sampled_from([0.0, 0.3]),
+)
+def test_a_whole_view_hides_what_it_asks_for(
+    ids: list[int], seed: int, healed_count: int, replaced: float
+) -> None:
     rng = random.Random(seed)
     size = canvas_size(len(ids), rng)
-    view = whole_view(ids, size, rng, end_id=END, views=Views(replaced=replaced), vocabulary=END)
+    healed_count = min(healed_count, len(ids) - 1)
+    views = Views(replaced=replaced)
+    view = whole_view(ids, size, rng, healed_count=healed_count, end_id=END, views=views, vocabulary=END)
+    assert (view.reads[1 : healed_count + 1] != OPEN).all()
     content = [*ids, *[END] * (size - len(ids))]
     assert view.reads[0] == START
     assert view.sees.all()

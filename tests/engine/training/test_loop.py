@@ -12,8 +12,8 @@ import torch
 
 from tenon_engine.errors import BadRequestError, WeightsCorruptError
 from tenon_engine.training import checkpoint, loop
-from tenon_engine.training.loop import Ground, Report
 from tenon_engine.training.options import ExampleOptions, TrainOptions
+from tenon_engine.training.run import Ground, Report, device_of
 
 EXAMPLES = ExampleOptions(rows=2, context_tokens=192, canvas_slots=64, held_out=0.25)
 
@@ -28,7 +28,7 @@ def options(texts: Path, adapter: Path, tmp_path: Path) -> TrainOptions:
         examples=EXAMPLES,
         warmup_steps=2,
         evaluate_steps=3,
-        evaluate_forwards=1,
+        evaluate_holes=2,
         device="cpu",
         compile=False,
     )
@@ -50,15 +50,16 @@ def test_it_learns(options: TrainOptions, ground: Ground) -> None:
     assert steps[-1].done == 1.0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_and_goes_on_ends_where_one_without_a_stop_ends(
-    options: TrainOptions, ground: Ground, tmp_path: Path
+    options: TrainOptions, ground: Ground, tmp_path: Path, number: signal.Signals
 ) -> None:
     train(options, ground)
     stopped = dataclasses.replace(options, out=tmp_path / "stopped")
 
     def interrupt(report: Report) -> None:
         if report.step == 2:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     with pytest.raises(KeyboardInterrupt):
         loop.train(stopped, ground, interrupt)
@@ -79,12 +80,26 @@ def test_a_run_that_is_done_stays_as_it_is_and_a_longer_one_goes_on(
 ) -> None:
     train(options, ground)
     assert train(options, ground) == []
-    assert [report.step for report in train(dataclasses.replace(options, steps=7), ground)] == [7]
+    assert {report.step for report in train(dataclasses.replace(options, steps=7), ground)} == {7}
 
 
-def test_accumulated_forwards_are_one_step(options: TrainOptions, ground: Ground) -> None:
-    reports = train(dataclasses.replace(options, steps=2, accumulate=2, evaluate_steps=0), ground)
-    assert [report.step for report in reports] == [1, 2]
+def test_accumulated_forwards_are_one_step_on_the_same_examples(
+    options: TrainOptions, ground: Ground, tmp_path: Path
+) -> None:
+    whole = dataclasses.replace(options, steps=2, evaluate_steps=0)
+    parts = dataclasses.replace(
+        whole, out=tmp_path / "parts", accumulate=2, examples=dataclasses.replace(EXAMPLES, rows=1)
+    )
+    one, other = (train(each, ground) for each in (whole, parts))
+    assert [report.step for report in other] == [1, 2]
+    assert one[0].metrics["slot_1"].count == other[0].metrics["slot_1"].count
+    assert one[0].metrics["loss"].mean == pytest.approx(other[0].metrics["loss"].mean, rel=1e-4)
+
+
+def test_held_out_texts_are_looked_at_before_between_and_after(options: TrainOptions, ground: Ground) -> None:
+    reports = train(dataclasses.replace(options, steps=4), ground)
+    assert [report.step for report in reports if report.held_out] == [0, 3, 4]
+    assert not any(report.held_out for report in train(dataclasses.replace(options, steps=4), ground))
 
 
 def test_what_happened_is_in_a_log(options: TrainOptions, ground: Ground) -> None:
@@ -117,4 +132,4 @@ def test_a_run_without_an_end_is_refused(options: TrainOptions) -> None:
 def test_a_device_that_is_not_there_is_refused(options: TrainOptions) -> None:
     for name in ("cuda:7", "toaster", "meta"):
         with pytest.raises(BadRequestError, match=f"no device {name}"):
-            loop.device_of(dataclasses.replace(options, device=name))
+            device_of(dataclasses.replace(options, device=name))

@@ -18,9 +18,9 @@ from tenon_engine.tokenizer import BpeTokenizer
 from tenon_engine.training.attention import attend
 from tenon_engine.training.corpus import Corpus
 from tenon_engine.training.examples import Batch, ExampleMaker
-from tenon_engine.training.loop import Ground
 from tenon_engine.training.network import TrainableCanvas, load_base, packed
 from tenon_engine.training.options import ExampleOptions
+from tenon_engine.training.run import Ground
 from tenon_engine.training.state import unpack
 from tenon_engine.view import View
 
@@ -81,28 +81,22 @@ def test_its_logits_are_those_of_the_run_time_network(
         assert (read[row, count : count + len(of_text)] - of_text).abs().max() < 1e-3
 
 
-def test_the_adapter_matters_and_fresh_ranks_do_not(
-    ground: Ground, adapter: Path, tokenizer: BpeTokenizer, opened: Corpus
-) -> None:
+def test_the_adapter_matters(ground: Ground, adapter: Path, tokenizer: BpeTokenizer, opened: Corpus) -> None:
     batch = ExampleMaker(opened, tokenizer, ground.special, OPTIONS).batch(1)
     base = load_base(ground.files.weights)
-    first = logits_of(TrainableCanvas(base, unpack(adapter, seed=1)), batch)[0]
-    other_ranks = logits_of(TrainableCanvas(base, unpack(adapter, seed=2)), batch)[0]
-    state = {name: 2 * tensor for name, tensor in unpack(adapter).items()}
-    assert torch.equal(first, other_ranks)
-    assert (logits_of(TrainableCanvas(base, state), batch)[0] - first).abs().max() > 0.1
+    state = unpack(adapter)
+    doubled = {name: 2 * tensor for name, tensor in state.items()}
+    first, other = (logits_of(TrainableCanvas(base, each), batch)[0] for each in (state, doubled))
+    assert (other - first).abs().max() > 0.1
 
 
-def test_every_parameter_gets_a_gradient_but_fresh_ranks_until_they_say_something(
+def test_every_parameter_gets_a_gradient(
     ground: Ground, adapter: Path, tokenizer: BpeTokenizer, opened: Corpus
 ) -> None:
     batch = ExampleMaker(opened, tokenizer, ground.special, OPTIONS).batch(2)
     state = {name: tensor.requires_grad_() for name, tensor in unpack(adapter).items()}
     logits_of(TrainableCanvas(load_base(ground.files.weights), state), batch)[0].square().mean().backward()
     assert all(tensor.grad is not None and tensor.grad.abs().max() > 0 for tensor in state.values())
-    fresh = state["layers.0.self_attn.q_proj.open_a"].grad
-    assert fresh is not None
-    assert fresh[48:].abs().max() == 0
 
 
 def test_the_gradients_of_attention_are_right() -> None:

@@ -63,13 +63,13 @@ def test_the_base_has_no_say_where_the_text_ends_and_never_says_end() -> None:
     assert int(ids[0, 0]) == int((head[:END] @ hidden[0]).argmax())
 
 
-def test_figures_are_by_open_slot_and_leave_out_what_is_behind_the_end() -> None:
+def test_figures_are_by_open_slot_and_the_loss_is_weighted() -> None:
     said = Said(
         torch.tensor(0.0), torch.tensor([-1.0, -3.0, -9.0, -2.0]), torch.tensor([True, False, True, True])
     )
     ids, ranks = torch.tensor([5, 6, END, END]), torch.tensor([1, 2, 0, 1])
-    figures = measure(said, ids, ranks, end_id=END)
-    assert figures["loss"] == Count(6.0, 3.0)
+    figures = measure(said, ids, torch.tensor([1.0, 0.5, 0.0, 0.5]), ranks, end_id=END)
+    assert figures["loss"] == Count(3.5, 2.0)
     assert figures["slot_1"] == Count(2.0, 2.0)
     assert figures["slot_2"] == Count(0.0, 1.0)
     assert figures["slot_3"].mean == 0.0

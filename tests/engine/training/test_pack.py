@@ -13,8 +13,8 @@ from tenon_engine.errors import BadRequestError, WeightsCorruptError
 from tenon_engine.models import embedded
 from tenon_engine.training import checkpoint
 from tenon_engine.training.checkpoint import Checkpoint
-from tenon_engine.training.loop import Ground
 from tenon_engine.training.pack import Packed, pack
+from tenon_engine.training.run import Ground
 from tenon_engine.training.state import LORA_SCALE, State, unpack
 
 KEY = "layers.1.mlp.up_proj"
@@ -49,25 +49,24 @@ def test_an_adapter_that_is_unpacked_and_packed_again_is_the_same(adapter: Path,
     state = unpack(adapter)
     packed, path = packed_state(state, tmp_path)
     assert packed.step == 5
-    assert packed.lost_by_rank < 1e-6
-    assert packed.lost_by_rounding < 1e-3
+    assert packed.lost < 1e-3
     for before, after in zip(updates(adapter), updates(path), strict=True):
         assert (after - before).norm() < 0.05 * before.norm()
     open_update = state[f"{KEY}.open_b"] @ state[f"{KEY}.open_a"] * LORA_SCALE
     assert (open_update - updates(adapter)[0]).norm() < 1e-4 * open_update.norm()
 
 
-def test_ranks_beyond_those_shipped_cost_what_is_said(adapter: Path, tmp_path: Path) -> None:
+def test_what_rounding_costs_is_said(adapter: Path, tmp_path: Path) -> None:
     state = unpack(adapter)
     torch.manual_seed(0)
     for name in state:
-        if name.endswith("open_b"):
+        if name.endswith("_b"):
             state[name] = torch.randn_like(state[name])
     packed, path = packed_state(state, tmp_path)
     exact = state[f"{KEY}.open_b"] @ state[f"{KEY}.open_a"] * LORA_SCALE
-    lost = ((updates(path)[0] - exact).norm() / exact.norm()) ** 2
-    assert 0.001 < packed.lost_by_rank < 0.3
-    assert float(lost) == pytest.approx(packed.lost_by_rank, abs=0.002)
+    lost = float(((updates(path)[0] - exact).norm() / exact.norm()) ** 2)
+    assert 0 < packed.lost < 1e-3
+    assert lost == pytest.approx(packed.lost, rel=0.5)
 
 
 def test_the_engine_loads_what_was_packed(ground: Ground, adapter: Path, tmp_path: Path) -> None:
@@ -82,7 +81,7 @@ def test_the_engine_loads_what_was_packed(ground: Ground, adapter: Path, tmp_pat
 
 def test_the_shipped_adapter_keeps_its_form() -> None:
     state = unpack(embedded.ADAPTER_PATH)
-    assert state["layers.23.mlp.down_proj.open_a"].shape == (64, 4864)
+    assert state["layers.23.mlp.down_proj.open_a"].shape == (48, 4864)
     assert state["layers.0.self_attn.k_proj.decided_b"].shape == (128, 16)
     assert all(tensor.dtype == torch.float32 for tensor in state.values())
 

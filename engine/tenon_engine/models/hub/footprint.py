@@ -42,7 +42,9 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
     """The sizes that config.json gives."""
     text = config.get("text_config", config)
     if not isinstance(text, Mapping):
-        raise WeightsCorruptError("config.json is damaged: its text_config is no object; get the checkpoint again")
+        raise WeightsCorruptError(
+            "config.json is damaged: its text_config is no object; get the checkpoint again"
+        )
 
     def size(*names: str) -> int:
         return next((value for name in names if isinstance(value := text.get(name), int)), 0)
