@@ -7,7 +7,8 @@ const shared = { bundle: true, platform: "node", target: "node18", format: "cjs"
 
 if (process.argv.includes("--tests")) {
   const names = readdirSync("tests").filter((name) => name.endsWith(".test.ts"));
-  await build({ ...shared, entryPoints: names.map((name) => `tests/${name}`), outdir: "build" });
+  const entryPoints = names.map((name) => `tests/${name}`);
+  await build({ ...shared, entryPoints, outdir: "build", alias: { vscode: "./tests/vscode.ts" } });
 } else {
   const { metafile } = await build({
     ...shared,

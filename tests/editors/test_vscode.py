@@ -187,13 +187,18 @@ def test_an_engine_and_a_server_that_are_killed_come_back(
     assert seen["messagesOfServer"] == []
 
 
-def test_what_is_wrong_with_the_program_is_said_once(
-    driver: Driver, environment: dict[str, str], tmp_path: Path
+def test_what_is_wrong_with_the_program_is_said_once_and_another_one_can_be_chosen(
+    driver: Driver, environment: dict[str, str], tenon: Tenon, script: Script, tmp_path: Path
 ) -> None:
     environment |= {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", "PIP_INDEX_URL": NOBODY_LISTENS}
     silent = program(tmp_path / "silent", "exit 3")
     crashing = program(tmp_path / "crashing", '[ "$1" = --version ] && echo tenon 0.1.0 || exit 4')
-    seen = driver.run("trouble", {"main.py": ""}, input={"silent": silent, "crashing": crashing})
+    pids = tmp_path / "pids"
+    wait = f"echo $$ >> '{pids}'; exec sleep 300"
+    hanging = program(tmp_path / "hanging", f'[ "$1" = --version ] && exec echo tenon 0.1.0; {wait}')
+    good = str(tenon(script("")).rename(tmp_path / "good"))
+    programs = {"silent": silent, "crashing": crashing, "hanging": hanging, "good": good}
+    seen = driver.run("trouble", {"main.py": ""}, input={**programs, "pids": str(pids)})
     (missing,) = seen["missing"]
     assert missing.startswith("Tenon: There is no tenon on this machine yet: have it set up")
     assert seen["again"] == [missing]  # it is still there, once
@@ -204,6 +209,9 @@ def test_what_is_wrong_with_the_program_is_said_once(
     (ends,) = seen["crashing"]
     assert ends.startswith(f"Tenon: {crashing} ends again and again (without a word): read the log, then")
     assert seen["status"]["label"].endswith("Click for the log.")
+    assert len(set(seen["hanging"])) == 2  # a restart took the place of one that never answered
+    assert seen["messagesOfGood"] == []
+    assert seen["setUpBesides"] == [offline]
 
 
 def test_the_settings_of_a_workspace_that_is_not_trusted_start_no_program(
@@ -211,11 +219,13 @@ def test_the_settings_of_a_workspace_that_is_not_trusted_start_no_program(
 ) -> None:
     tenon(script(""))
     was_here = tmp_path / "was here"
-    settings = {"tenon.path": program(tmp_path / "other", f"touch '{was_here}'; exit 1")}
+    other = program(tmp_path / "other", f"touch '{was_here}'; exit 1")
+    settings = {"tenon.path": other, "tenon.disabled.languages": ["python"]}
     files = {"main.py": "", ".vscode/settings.json": json.dumps(settings)}
     user = {"security.workspace.trust.startupPrompt": "never"}
     seen = driver.run("restricted", files, trusted=False, settings=user)
     assert seen["banner"] == 1
+    assert "off for this language" not in seen["status"]["label"]
     assert seen["messages"] == []
     assert not was_here.exists()
 

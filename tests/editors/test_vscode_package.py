@@ -80,12 +80,13 @@ def test_the_settings_are_those_of_the_server_and_three_of_its_own() -> None:
     assert all(form["markdownDescription"] for form in own.values())
 
 
-def test_a_workspace_that_is_not_trusted_chooses_neither_program_nor_engine() -> None:
+def test_a_workspace_that_is_not_trusted_chooses_neither_program_nor_engine_nor_files() -> None:
     form = manifest()
     untrusted = form["capabilities"]["untrustedWorkspaces"]
     names = {name for name in schemas() if name.startswith("tenon.engine.")} | {"tenon.path"}
+    of_files = {"tenon.exclude", "tenon.disabled.globs", "tenon.disabled.languages"}
     assert untrusted["supported"] == "limited"
-    assert set(untrusted["restrictedConfigurations"]) == names
+    assert set(untrusted["restrictedConfigurations"]) == names | of_files
     properties = form["contributes"]["configuration"]["properties"]
     assert all(properties[name]["scope"] == "machine-overridable" for name in names)
 

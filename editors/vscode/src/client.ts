@@ -15,6 +15,7 @@ import {
   LanguageClient,
   RevealOutputChannelOn,
   type LanguageClientOptions,
+  type MessageTransports,
   type Middleware,
   type StaticFeature,
 } from "vscode-languageclient/node";
@@ -34,15 +35,31 @@ export interface Listeners {
 
 /** A client that shows no messages of its own: what goes wrong is in the log, and said once by us. */
 class QuietClient extends LanguageClient {
+  private isGivenUp = false;
+
   override error(message: string, data?: unknown): void {
     super.error(message, data, false);
+  }
+
+  /** End a server that has not answered yet, and may never: `dispose` is for those that have. */
+  giveUp(): void {
+    this.isGivenUp = true;
+    this.serverProcess?.kill();
+  }
+
+  protected override async createMessageTransports(encoding: string): Promise<MessageTransports> {
+    const transports = await super.createMessageTransports(encoding);
+    if (this.isGivenUp) {
+      this.serverProcess?.kill(); // there was no process yet
+    }
+    return transports;
   }
 }
 
 /** One server at a time. */
 export class Server {
   private readonly restarts = new Restarts();
-  private current: LanguageClient | undefined;
+  private current: QuietClient | undefined;
   private waiting: NodeJS.Timeout | undefined;
   private lastWords = ""; // of the process, on stderr
 
@@ -57,11 +74,11 @@ export class Server {
     return this.current?.isRunning() ? this.current : undefined;
   }
 
-  /** Start it, in place of the one that may run. */
+  /** Start it, in place of the one that may run; its answer is not waited for, as it may never come. */
   async start(command: string): Promise<void> {
     await this.stop();
     this.restarts.forget();
-    await this.launch(command);
+    void this.launch(command);
   }
 
   /** End it, and start it no more. */
@@ -71,15 +88,17 @@ export class Server {
     this.current = undefined;
     if (client?.isRunning()) {
       await client.dispose().catch((error: unknown) => this.log.warn(`the server did not stop: ${String(error)}`));
+    } else {
+      client?.giveUp();
     }
   }
 
   private async launch(command: string): Promise<void> {
     this.lastWords = "";
     this.listeners.starting();
-    const client = this.newClient(command);
-    this.current = client;
+    let client: QuietClient | undefined;
     try {
+      client = this.current = this.newClient(command);
       await client.start();
     } catch (error) {
       this.ended(client, command, error instanceof Error ? error.message : String(error));
@@ -92,17 +111,17 @@ export class Server {
     }
   }
 
-  private newClient(command: string): LanguageClient {
+  private newClient(command: string): QuietClient {
     const isDebug = [vscode.LogLevel.Debug, vscode.LogLevel.Trace].includes(this.log.logLevel);
     const options = ["--log-level", isDebug ? "debug" : "info", "lsp"];
     // The home folder: nothing that lies in a workspace may have a say in how Python starts.
-    const run = { command, args: options, options: { cwd: homedir() } };
-    const client: LanguageClient = new QuietClient("tenon", "Tenon", run, this.clientOptions(command, () => client));
+    const run = { command, args: options, options: { cwd: homedir(), windowsHide: true } };
+    const client: QuietClient = new QuietClient("tenon", "Tenon", run, this.clientOptions(command, () => client));
     client.registerFeature(PREVIEWS);
     return client;
   }
 
-  private clientOptions(command: string, self: () => LanguageClient): LanguageClientOptions & {
+  private clientOptions(command: string, self: () => QuietClient): LanguageClientOptions & {
     stdioOptions: { stdout: (stream: Readable) => void; stderr: (stream: Readable) => void };
   } {
     return {
@@ -140,7 +159,7 @@ export class Server {
   }
 
   /** A server is gone that nobody stopped. */
-  private ended(client: LanguageClient, command: string, reason: string): void {
+  private ended(client: QuietClient | undefined, command: string, reason: string): void {
     if (this.current !== client) {
       return; // it was told so before, or has a successor
     }

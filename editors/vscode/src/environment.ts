@@ -42,7 +42,7 @@ export interface Places {
 /** The first `tenon` that can be used; a Trouble when there is none. */
 export async function find(places: Places): Promise<Tenon> {
   if (places.configured) {
-    return check(expanded(places.configured));
+    return check(expanded(places.configured, IS_WINDOWS));
   }
   let trouble: Trouble | undefined;
   for (const command of [...onPath("tenon", places.searchPath), inEnvironment(places.managed, "tenon")]) {
@@ -80,9 +80,10 @@ export async function check(command: string): Promise<Tenon> {
 }
 
 /**
- * Make an environment for Python in `folder` and install `tenon` into it; `report` is told what is being done.
+ * Install the newest `tenon` into the environment for Python in `folder`; `report` is told what is being done.
  *
- * What is there half made, because it failed or `signal` ended it, is taken away again.
+ * Where a `tenon` works there, it is brought up to date in place. Else the environment is made anew; what is half made,
+ * because it failed or `signal` ended it, is taken away again.
  */
 export async function install(
   folder: string,
@@ -90,19 +91,18 @@ export async function install(
   report: (doing: string) => void,
   signal: AbortSignal,
 ): Promise<Tenon> {
-  const python = await findPython(searchPath);
+  const tenon = inEnvironment(folder, "tenon");
+  const step: Step = (command, options, failure) => follow(command, options, report, signal, failure);
   try {
-    report("making an environment");
-    await mkdir(dirname(folder), { recursive: true });
-    await rm(folder, { recursive: true, force: true });
-    await follow(python, ["-m", "venv", folder], report, signal, "The environment cannot be made");
-    report(`fetching ${PACKAGE}`);
-    const pip = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"];
-    const what = `${PACKAGE}>=${OLDEST}`;
-    await follow(inEnvironment(folder, "python"), [...pip, what], report, signal, `${PACKAGE} cannot be installed`);
-    return await check(inEnvironment(folder, "tenon"));
+    if (!(await works(tenon))) {
+      const python = await findPython(searchPath);
+      report("making an environment");
+      return await makeAnew(folder, python, step);
+    }
+    report(`updating ${PACKAGE}`);
+    await fetchInto(folder, step);
+    return await check(tenon);
   } catch (error) {
-    await rm(folder, { recursive: true, force: true }).catch(() => undefined);
     throw error instanceof Trouble ? error : new Trouble(notMade(folder, error), true);
   }
 }
@@ -117,6 +117,42 @@ export function isOlder(version: string, other: string): boolean {
     }
   }
   return false;
+}
+
+/** A path with the home folder for a `~` at its beginning. */
+export function expanded(path: string, isWindows: boolean): string {
+  const isOfHome = path.startsWith("~/") || (isWindows && path.startsWith("~\\"));
+  return isOfHome ? join(homedir(), path.slice(2)) : path;
+}
+
+function works(command: string): Promise<boolean> {
+  return check(command).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** A step of an installation: a command, and what has failed where that fails. */
+type Step = (command: string, options: readonly string[], failure: string) => Promise<void>;
+
+/** Make the environment with `tenon` in it, or leave nothing there. */
+async function makeAnew(folder: string, python: string, step: Step): Promise<Tenon> {
+  await mkdir(dirname(folder), { recursive: true });
+  await rm(folder, { recursive: true, force: true });
+  try {
+    await step(python, ["-m", "venv", folder], "The environment cannot be made");
+    await fetchInto(folder, step);
+    return await check(inEnvironment(folder, "tenon"));
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true }).catch(() => undefined);
+    throw error;
+  }
+}
+
+function fetchInto(folder: string, step: Step): Promise<void> {
+  const pip = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"];
+  const what = ["--upgrade", `${PACKAGE}>=${OLDEST}`];
+  return step(inEnvironment(folder, "python"), [...pip, ...what], `${PACKAGE} cannot be installed`);
 }
 
 async function findPython(searchPath: string): Promise<string> {
@@ -140,7 +176,8 @@ interface Outcome {
 
 function run(command: string, options: readonly string[]): Promise<Outcome> {
   return new Promise((resolve) => {
-    execFile(command, options, { timeout: ANSWER_MS, cwd: homedir() }, (error, output, complaint) => {
+    const how = { timeout: ANSWER_MS, cwd: homedir(), windowsHide: true };
+    execFile(command, options, how, (error, output, complaint) => {
       if (error === null) {
         resolve({ output, complaint });
       } else {
@@ -160,7 +197,8 @@ function follow(
   failure: string,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, options, { cwd: homedir(), signal, stdio: ["ignore", "pipe", "pipe"] });
+    const how = { cwd: homedir(), signal, windowsHide: true };
+    const child = spawn(command, options, { ...how, stdio: ["ignore", "pipe", "pipe"] });
     let said = "";
     child.stdout.on("data", (data: Buffer) => {
       said += data.toString();
@@ -197,10 +235,6 @@ function onPath(name: string, searchPath: string): string[] {
 
 function inEnvironment(folder: string, name: string): string {
   return IS_WINDOWS ? join(folder, "Scripts", `${name}.exe`) : join(folder, "bin", name);
-}
-
-function expanded(path: string): string {
-  return path.startsWith("~/") ? join(homedir(), path.slice(2)) : path;
 }
 
 function exists(path: string): Promise<boolean> {

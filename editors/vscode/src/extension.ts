@@ -9,6 +9,7 @@ import { Preview, type PreviewStep } from "./preview";
 import { toggled } from "./settings";
 import { Setup } from "./setup";
 import { Status } from "./status";
+import { asOne, inTurn } from "./turns";
 import { Work } from "./work";
 import type { EngineStatus } from "./wording";
 
@@ -32,10 +33,17 @@ export function activate(context: vscode.ExtensionContext): void {
       },
     });
   });
+  const setUp = asOne(async () => {
+    if (await setup.install()) {
+      await start();
+    } else if (server?.client !== undefined) {
+      status.stillRunning();
+    }
+  });
   const commands = new Commands(() => server?.client, work);
   context.subscriptions.push(log, status, preview, work, commands);
   context.subscriptions.push(
-    ...registered({ log, setup, work, commands, start }),
+    ...registered({ log, work, commands, start, setUp }),
     vscode.workspace.onDidChangeConfiguration((change) => change.affectsConfiguration("tenon.path") && void start()),
     vscode.workspace.onDidGrantWorkspaceTrust(() => void start()),
   );
@@ -49,16 +57,14 @@ export async function deactivate(): Promise<void> {
 
 /** Starts the server with the `tenon` that is there; one search after the other. */
 function starter(setup: Setup, make: () => Promise<Server>): () => Promise<void> {
-  let last: Promise<void> = Promise.resolve();
-  const start = async (): Promise<void> => {
+  return inTurn(async () => {
     await server?.stop();
     const tenon = await setup.find();
     if (tenon !== undefined) {
       server ??= await make();
       await server.start(tenon.command);
     }
-  };
-  return () => (last = last.then(start));
+  });
 }
 
 /** What a server that has started is listened to for. */
@@ -77,13 +83,13 @@ function actionsIn(work: Work): Middleware {
 
 interface Parts {
   readonly log: vscode.LogOutputChannel;
-  readonly setup: Setup;
   readonly work: Work;
   readonly commands: Commands;
   readonly start: () => Promise<void>;
+  readonly setUp: () => Promise<void>;
 }
 
-function registered({ log, setup, work, commands, start }: Parts): vscode.Disposable[] {
+function registered({ log, work, commands, start, setUp }: Parts): vscode.Disposable[] {
   const table: Record<string, () => unknown> = {
     "tenon.trigger": () => vscode.commands.executeCommand("editor.action.inlineSuggest.trigger"),
     "tenon.toggle": toggle,
@@ -96,7 +102,7 @@ function registered({ log, setup, work, commands, start }: Parts): vscode.Dispos
     "tenon.cancel": () => work.cancel(),
     "tenon.showTrace": () => commands.showTrace(),
     "tenon.restart": start,
-    "tenon.setUp": async () => (await setup.install()) && start(),
+    "tenon.setUp": setUp,
     "tenon.showLog": () => log.show(),
     "tenon.menu": menu,
   };

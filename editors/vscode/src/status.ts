@@ -36,6 +36,11 @@ export class Status implements vscode.Disposable {
   /** The server runs; it has told nothing of its engine yet. */
   running(): void {
     this.engine = undefined;
+    this.stillRunning();
+  }
+
+  /** The server runs on, and what it has told of its engine holds: something else has failed. */
+  stillRunning(): void {
     this.show({ kind: "running", engine: undefined, off: undefined });
   }
 

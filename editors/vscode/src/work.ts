@@ -22,9 +22,9 @@ export class Work implements vscode.Disposable {
     } finally {
       link?.dispose();
       source.dispose();
+      this.onEnd(); // also of one that another has taken the place of: that may draw nothing
       if (this.source === source) {
         this.source = undefined;
-        this.onEnd();
         await vscode.commands.executeCommand("setContext", CONTEXT, false);
       }
     }

@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
 
-import { OLDEST, Trouble, find, install, isOlder } from "../src/environment";
+import { OLDEST, Trouble, expanded, find, install, isOlder } from "../src/environment";
 
 let folder: string;
 let bin: string;
@@ -102,6 +102,14 @@ test("versions are compared by their numbers", () => {
   assert.ok(!isOlder("1", "0.99"));
 });
 
+test("a path may begin with the home folder, on Windows with its own stroke, too", () => {
+  assert.equal(expanded("~/bin/tenon", false), join(homedir(), "bin/tenon"));
+  assert.equal(expanded("~/bin/tenon", true), join(homedir(), "bin/tenon"));
+  assert.equal(expanded("~\\tenon.exe", true), join(homedir(), "tenon.exe"));
+  assert.equal(expanded("~\\tenon.exe", false), "~\\tenon.exe");
+  assert.equal(expanded("/~/tenon", true), "/~/tenon");
+});
+
 const PATH = process.env["PATH"] ?? "";
 
 /** Make pip see these packages and no index. */
@@ -119,7 +127,7 @@ function only(links: string | undefined): void {
 /** A wheel of a `tenon-ls` that does nothing but say its version. */
 function wheel(version: string): string {
   const links = join(folder, "wheels");
-  mkdirSync(links);
+  mkdirSync(links, { recursive: true });
   const script = `
 import sys, zipfile
 version, path = sys.argv[1:]
@@ -135,7 +143,8 @@ with zipfile.ZipFile(f"{path}/tenon_ls-{version}-py3-none-any.whl", "w") as whee
   return links;
 }
 
-test("it is installed, with news of how far it is, and found afterwards", async () => {
+test("it is installed in place of one that does not work, with news of how far it is, and found afterwards", async () => {
+  program(join(managed, "bin", "tenon"), "exit 1");
   only(wheel("0.3.0"));
   const news: string[] = [];
   const tenon = await install(managed, PATH, (doing) => news.push(doing), new AbortController().signal);
@@ -143,6 +152,26 @@ test("it is installed, with news of how far it is, and found afterwards", async 
   assert.deepEqual(await find(places()), tenon);
   assert.ok(news.length > 2);
   assert.ok(news.every((each) => each.length <= 60));
+});
+
+test("an environment that works is brought up to date in place, and not lost where that fails", async () => {
+  only(wheel("0.3.0"));
+  const { signal } = new AbortController();
+  const first = await install(managed, PATH, () => undefined, signal);
+  const own = join(managed, "own");
+  writeFileSync(own, "what an environment that is made anew does not have");
+
+  only(wheel("0.4.0"));
+  const abort = new AbortController();
+  const { message } = await trouble(install(managed, PATH, () => abort.abort(), abort.signal));
+  assert.equal(message, "The installation was cancelled.");
+  assert.deepEqual(await find(places()), first);
+
+  const second = await install(managed, bin, () => undefined, signal); // needs no other Python
+  assert.deepEqual(second, { command: first.command, version: "0.4.0" });
+  only(undefined);
+  assert.deepEqual(await install(managed, bin, () => undefined, signal), second); // offline there is none newer
+  assert.ok(existsSync(own));
 });
 
 test("offline, one sentence says what to do, and nothing half made stays", async () => {

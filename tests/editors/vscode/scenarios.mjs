@@ -218,7 +218,7 @@ function serverPid() {
   return Number(fs.readdirSync("/proc").find((name) => /^\d+$/.test(name) && isOurs(name)));
 }
 
-export async function trouble(window, { crashing, silent }) {
+export async function trouble(window, { crashing, silent, hanging, good, pids }) {
   const seen = {};
   await window.enter("main.py");
   await window.statusWhen(/There is no tenon/);
@@ -245,7 +245,39 @@ export async function trouble(window, { crashing, silent }) {
   await window.type("c = 3\n");
   seen.crashing = await window.messages();
   await window.shot("crashing");
+  await window.command("Notifications: Clear All Notifications");
+
+  window.machine({ "tenon.path": hanging });
+  await pidsWhen(pids, ([first]) => first && isThere(first));
+  await window.command("Tenon: Restart");
+  seen.hanging = await pidsWhen(pids, ([first, second]) => second && !isThere(first));
+  window.machine({ "tenon.path": good });
+  await window.statusWhen(/Ready/);
+  await pidsWhen(pids, (all) => !all.some(isThere));
+  seen.messagesOfGood = await window.messages();
+  await window.command("Tenon: Set Up (Install the Language Server)");
+  await window.page.locator(".notifications-toasts", { hasText: "cannot be reached" }).waitFor();
+  await window.statusWhen(/Ready/);
+  seen.setUpBesides = await window.messages();
   return seen;
+}
+
+/** The processes that a program has written down, when they are as a check wants them. */
+async function pidsWhen(file, check, patienceMs = 30_000) {
+  for (const end = Date.now() + patienceMs; Date.now() < end; ) {
+    const pids = fs.existsSync(file) ? fs.readFileSync(file, "utf8").trim().split("\n").map(Number) : [];
+    if (check(pids)) return pids;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error("the processes are not as they should be");
+}
+
+function isThere(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }
 
 export async function restricted(window) {
