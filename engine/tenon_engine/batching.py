@@ -7,13 +7,13 @@ for a long context. Knows nothing of fills, sessions or plans.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
@@ -46,14 +46,20 @@ class CausalNetwork(Network[C], Protocol[C]):
         ...
 
 
+class _GivenUpError(Exception):
+    """The fill is stopped, and its forward had not begun."""
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class _Turn(Generic[C]):
     """What one thread wants of a forward, and then what it gets."""
 
     passes: Sequence[tuple[C, View]]
+    is_stopped: Callable[[], object]
     logits: list[Tensor] | None = None
     error: Exception | None = None
     is_alone: bool = False  # after a joint forward that failed: whose fault it was will show
+    is_running: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -76,7 +82,7 @@ class BatchedNetwork(Generic[C]):
         self._forwards: list[_Turn[C]] = []  # not done yet, oldest first
         self._encodings: set[int] = set()  # ages of the fills that want to encode
         self._ages = itertools.count()
-        self._thread = threading.local()  # its fill's age
+        self._thread = threading.local()  # its fill's age, and whether that is stopped
         self._is_taken = False
         self._encoded_last = False
         self._taken_at = self._wait_until = 0.0
@@ -87,15 +93,20 @@ class BatchedNetwork(Generic[C]):
         """How many fills use the network now."""
         return self._fill_count
 
-    @contextmanager
-    def joined(self) -> Iterator[None]:
-        """While this is entered, others may wait a moment for the next forward of this fill."""
+    @contextlib.contextmanager
+    def joined(self, is_stopped: Callable[[], object]) -> Iterator[None]:
+        """While this is entered, others may wait a moment for the next forward of this fill.
+
+        Once `is_stopped` says so, the fill leaves with the next forward that it would have to wait for.
+        """
         with self._changed:
             self._fill_count += 1
-        self._thread.age = next(self._ages)
+        self._thread.age, self._thread.is_stopped = next(self._ages), is_stopped
         try:
-            yield
+            with contextlib.suppress(_GivenUpError):
+                yield
         finally:
+            self._thread.is_stopped = _never
             with self._changed:
                 self._fill_count -= 1
                 self._changed.notify_all()
@@ -115,7 +126,7 @@ class BatchedNetwork(Generic[C]):
 
     def forward(self, passes: Sequence[tuple[C, View]]) -> list[Tensor]:
         """Logits f32 [scored, vocabulary] per row, from a forward that other threads may have a part in."""
-        turn = _Turn(passes)
+        turn = _Turn(passes, getattr(self._thread, "is_stopped", _never))
         try:
             while batch := self._claim(turn):
                 self._run(batch)
@@ -134,15 +145,22 @@ class BatchedNetwork(Generic[C]):
             if turn not in self._forwards and not turn.is_done:
                 self._forwards.append(turn)
                 self._changed.notify_all()
-            self._changed.wait_for(lambda: turn.is_done or self._may_forward())
+            self._changed.wait_for(
+                lambda: turn.is_done or self._may_forward() or (not turn.is_running and turn.is_stopped())
+            )
             if turn.is_done:
                 return []
+            if turn.is_stopped():
+                raise _GivenUpError
             self._is_taken = True
             wait_s = self._wait_until - time.monotonic()
             if wait_s > 0:
                 self._changed.wait_for(self._all_are_here, timeout=wait_s)
             self._taken_at = time.monotonic()
-            return [turn] if turn.is_alone else self._batch()
+            batch = [turn] if turn.is_alone else self._batch(turn)
+            for each in batch:
+                each.is_running = True
+            return batch
 
     def _may_forward(self) -> bool:
         return not self._is_taken and (self._encoded_last or not self._encodings)
@@ -151,11 +169,13 @@ class BatchedNetwork(Generic[C]):
         """Whether every fill waits for the network; those that do not are busy with what it said."""
         return len(self._forwards) + len(self._encodings) >= self._fill_count
 
-    def _batch(self) -> list[_Turn[C]]:
+    def _batch(self, own: _Turn[C]) -> list[_Turn[C]]:
         """The oldest turns, one at least, and no more than pays."""
         batch: list[_Turn[C]] = []
         entry_count = 0
         for turn in self._forwards:
+            if turn is not own and turn.is_stopped():
+                continue
             entry_count += turn.entry_count
             if batch and entry_count > ENTRIES_MAX:
                 break
@@ -177,10 +197,12 @@ class BatchedNetwork(Generic[C]):
                 turn.is_alone = True
         finally:
             with self._changed:
+                for turn in batch:
+                    turn.is_running = False
                 self._forwards = [turn for turn in self._forwards if not turn.is_done]
                 self._free(encoded=False)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _encoding(self) -> Iterator[None]:
         """The network for a chunk of context: the oldest fill's first, in turn with the forwards of canvases.
 
@@ -210,3 +232,7 @@ class BatchedNetwork(Generic[C]):
         self._is_taken, self._encoded_last = False, encoded
         self._wait_until = now + min(STRAGGLERS_SHARE * (now - self._taken_at), STRAGGLERS_S_MAX)
         self._changed.notify_all()
+
+
+def _never() -> bool:
+    return False

@@ -170,7 +170,10 @@ class DiffusionModel(Generic[C]):
 
     @contextmanager
     def _standing(self, hole: HoleRequest, stop: StopCheck, *, defer: bool) -> Iterator[_Stand[C] | None]:
-        """The hole's window and its context, the session's own while this is entered; None when stopped."""
+        """The hole's window and its context, the session's own while this is entered; None when stopped.
+
+        What is done inside ends early when the hole is stopped while it waits for its turn on the network.
+        """
         started = time.perf_counter()
         limits = self._limits
         cut = window(
@@ -184,7 +187,7 @@ class DiffusionModel(Generic[C]):
         context = self._contexts.begin(hole.session, ids)
         reused = len(context.ids)
         try:
-            with self.network.joined():
+            with self.network.joined(stop):
                 if not self._encode(context, ids[reused:], stop, defer=defer):
                     yield None
                     return
@@ -249,17 +252,18 @@ class DiffusionModel(Generic[C]):
 
     def _score_section(self, stop: StopCheck, hole: HoleRequest, text: str, ends: bool) -> Scores:
         """The scores of `text` on one canvas, of END behind it too where the whole text `ends`."""
+        scores = Scores((), Cost(), finished=False)  # when stopped
         with self._standing(hole, stop, defer=True) as stand:
-            if stand is None:
-                return Scores((), Cost(), finished=False)
-            scores = score_text(
-                self.network,
-                stand.context,
-                self.tokenizer,
-                text,
-                left=stand.cut.left.decode(errors="ignore"),
-                right=stand.cut.right.decode(),
-                end_id=self._special.end if ends else None,
-                stop=stop,
-            )
-        return dataclasses.replace(scores, cost=scores.cost + stand.cost)
+            if stand is not None:
+                scores = score_text(
+                    self.network,
+                    stand.context,
+                    self.tokenizer,
+                    text,
+                    left=stand.cut.left.decode(errors="ignore"),
+                    right=stand.cut.right.decode(),
+                    end_id=self._special.end if ends else None,
+                    stop=stop,
+                )
+                scores = dataclasses.replace(scores, cost=scores.cost + stand.cost)
+        return scores

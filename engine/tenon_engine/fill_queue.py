@@ -32,6 +32,14 @@ class Fill:
     is_cancelled: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Displaced:
+    """A fill that waited and has made room: for a newer one of its session, or, with `error`, for another session."""
+
+    fill: Fill
+    error: BusyError | None = None
+
+
 class FillQueue:
     """The fills that wait, by session in the order of their turns, and those that run.
 
@@ -53,24 +61,25 @@ class FillQueue:
         """Whether nothing waits and nothing runs."""
         return not self._sessions and not self._running
 
-    def add(self, fill: Fill) -> Fill | None:
-        """Queue `fill`. Of its session the fill that runs is stopped, and the one that waited is returned.
+    def add(self, fill: Fill) -> Displaced | None:
+        """Queue `fill`. Of its session the fill that runs is stopped, and the one that waited gives it its place.
 
-        The new one has that one's place. Raises BusyError when there is none.
+        Where all places are taken, the newest of several that no session binds gives its own to a session that has
+        none. Raises BusyError when nobody does. Whoever is displaced is to be answered.
         """
         session = fill.request.session
         waiting = self._sessions.get(session, deque())
-        replaced = waiting.popleft() if session and waiting else None
-        if replaced is None and len(self) >= self._limit:
-            raise BusyError(
-                f"the engine is busy: {self._limit} requests wait already", retry_after_s=self._room_s()
-            )
+        displaced = None
+        if session and waiting:
+            displaced = Displaced(waiting.popleft())
+        elif len(self) >= self._limit:
+            displaced = self._displaced_for(session)
         for older in self._running:
             if session and older.request.session == session:
                 older.is_cancelled = True
         waiting.append(fill)
         self._sessions[session] = waiting
-        return replaced
+        return displaced
 
     def next(self) -> Fill | None:
         """The fill to run now, if there is one; its session has its next turn after all others that wait now."""
@@ -110,6 +119,15 @@ class FillQueue:
             fill.is_cancelled = True
         self._sessions.clear()
         return waiting
+
+    def _displaced_for(self, session: str) -> Displaced:
+        busy = BusyError(
+            f"the engine is busy: {self._limit} requests wait already", retry_after_s=self._room_s()
+        )
+        crowd = self._sessions.get("", deque())
+        if not session or len(crowd) < 2:
+            raise busy
+        return Displaced(crowd.pop(), busy)
 
     def _room_s(self) -> float:
         """In how many seconds there may be room: when the next of those that run has ended."""

@@ -135,7 +135,8 @@ def start(
             )
         time.sleep(POLL_S)
     process.kill()
-    raise DaemonError(f"the engine does not answer within {START_S:.0f} s (see {files.log})")
+    way_out = "; `tenon engine stop` ends the one that hangs" if is_alive(files) else ""
+    raise DaemonError(f"the engine does not answer within {START_S:.0f} s (see {files.log}){way_out}")
 
 
 def stop(address: Address) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Listener", "Ticket", "Worker", "WorkerState"]
 
 QUEUE_LIMIT, PARALLEL = 64, 8
+FILL_MS_MAX = 120_000  # of a fill without a deadline of its own
 
 logger = logging.getLogger(__name__)
 
@@ -84,17 +85,19 @@ class Worker:
     def submit(self, request: FillRequest, listener: Listener, *, with_steps: bool) -> Ticket:
         """Queue a fill, and load the engine if it is not. Raises BusyError when the queue is full.
 
-        The listener is called from a thread of the worker; when the fill only waits and is cancelled, or a newer one
-        of its session replaces it, from the thread that does so.
+        The listener is called from a thread of the worker; when the fill only waits and is cancelled, or another one
+        takes its place, from the thread that does so.
         """
         fill = Fill(request, listener, with_steps)
         with self._changed:
             if self.state is WorkerState.CLOSED:
                 raise BusyError("the engine is ending", retry_after_s=RETRY_AFTER_S)
-            replaced = self._queue.add(fill)
+            displaced = self._queue.add(fill)
             self._want()
-        if replaced is not None:
-            self._answer_stopped(replaced)
+        if displaced is not None and displaced.error is not None:
+            _tell(displaced.fill, displaced.error)
+        elif displaced is not None:
+            self._answer_stopped(displaced.fill)
         return Ticket(lambda: self._cancel(fill))
 
     def warm(self) -> None:
@@ -296,9 +299,14 @@ class Worker:
 
 
 def _what_is_left(fill: Fill) -> FillRequest:
-    """The request with the time that is left of its own: its clock runs while it waits, too."""
+    """The request with the time that is left of its own: its clock runs while it waits, too.
+
+    One without a deadline gets as much as any may have, so that others have their turn.
+    """
     limit_ms = fill.request.deadline_ms
-    if limit_ms is None or limit_ms <= 0:  # the engine says what is wrong with it
+    if limit_ms is None:
+        return dataclasses.replace(fill.request, deadline_ms=FILL_MS_MAX)
+    if limit_ms <= 0:  # the engine says what is wrong with it
         return fill.request
     waited_ms = int((time.monotonic() - fill.submitted_at) * 1e3)
     return dataclasses.replace(fill.request, deadline_ms=max(1, limit_ms - waited_ms))

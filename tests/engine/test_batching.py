@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,9 +30,11 @@ from tenon_engine.models.toy import END, SPECIAL, ByteTokenizer, ToyContext, Toy
 from tenon_engine.plan import ConfirmPlan, Row, SparingPlan
 from tenon_engine.samplers import plan_named
 from tenon_engine.view import START, View
-from tenon_engine.wire import FillRequest
+from tenon_engine.wire import FillRequest, FillResult
 
 R = TypeVar("R")
+
+PATIENCE_S = 60
 
 REQUESTS = st.builds(
     FillRequest.single,
@@ -68,6 +71,19 @@ class WatchedNetwork(ToyNetwork):
             return super().forward(passes)
         finally:
             self._using.release()
+
+
+class HeldNetwork(WatchedNetwork):
+    """One whose first forward lasts until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_held, self.go_on = threading.Event(), threading.Event()
+
+    def forward(self, passes: Sequence[tuple[ToyContext, View]]) -> list[Tensor]:
+        self.is_held.set()
+        assert self.go_on.wait(PATIENCE_S)
+        return super().forward(passes)
 
 
 def toy_model(network: ToyNetwork, sampler: str = "confirm") -> DiffusionModel[ToyContext]:
@@ -160,6 +176,32 @@ def test_a_fill_that_pauses_keeps_nobody_waiting() -> None:
     paused = engine.stream(FillRequest.single("a", "b", max_tokens=9, session="paused"))
     next(paused)
     assert engine.fill(FillRequest.single("c", "d", max_tokens=9)).model == "toy"
+
+
+def test_a_fill_that_is_stopped_while_it_waits_gets_no_forward() -> None:
+    network = HeldNetwork()
+    model = toy_model(network)
+    engine, stopped = Engine(model), threading.Event()
+    results: list[FillResult] = []
+
+    def fill(text: str, is_stopped: Callable[[], bool]) -> None:
+        results.append(
+            engine.fill(FillRequest.single(text, ")", max_tokens=3, session=text), cancelled=is_stopped)
+        )
+
+    first = threading.Thread(target=fill, args=("a", lambda: False))
+    second = threading.Thread(target=fill, args=("b", stopped.is_set))
+    first.start()
+    assert network.is_held.wait(PATIENCE_S)
+    second.start()
+    while model.network.fill_count < 2:
+        time.sleep(0.001)
+    stopped.set()
+    network.go_on.set()
+    for thread in (first, second):
+        thread.join(PATIENCE_S)
+    assert sorted(result.stopped.value for result in results) == ["cancelled", "done"]
+    assert max(network.rows) == 1
 
 
 def test_contexts_are_encoded_and_canvases_looked_at_one_at_a_time_to_the_end() -> None:

@@ -431,7 +431,7 @@ def listen(place: str) -> Sequence[str]:
             "--linger-seconds is for an engine that editors find",
         ),
         (["--linger-seconds", "-1"], "must be a number of seconds, not '-1'"),
-        (["--idle-minutes", "many"], "must be a whole number from 1, not 'many'"),
+        (["--idle-minutes", "many"], "must be a whole number from 0, not 'many'"),
         (
             [
                 *listen("127.0.0.1:0"),

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon_engine.errors import BusyError
-from tenon_engine.fill_queue import Fill, FillQueue
+from tenon_engine.fill_queue import Displaced, Fill, FillQueue
 from tenon_engine.wire import FillRequest
 
 SESSIONS = ["", "a", "b", "c"]
@@ -28,7 +29,7 @@ def test_of_a_session_the_newest_fill_has_the_place_of_the_one_that_waited() -> 
     first, other, second = fill("a"), fill("b"), fill("a")
     assert queue.add(first) is None
     assert queue.add(other) is None
-    assert queue.add(second) is first
+    assert queue.add(second) == Displaced(first)
     assert [take(queue), take(queue), queue.next()] == [second, other, None]
 
 
@@ -62,6 +63,22 @@ def test_a_full_queue_takes_a_newer_fill_of_a_session_that_waits_and_no_other() 
         assert caught.value.retry_after_s > 0
     assert queue.add(fill("a")) is not None
     assert len(queue) == 2
+
+
+def test_in_a_full_queue_the_newest_of_several_without_a_session_makes_room_for_another_session() -> None:
+    queue = FillQueue(limit=3)
+    crowd = [fill("") for _ in range(3)]
+    for each in crowd:
+        queue.add(each)
+    for session, left in (("a", crowd[2]), ("b", crowd[1])):
+        displaced = queue.add(fill(session))
+        assert displaced is not None
+        assert displaced.fill is left
+        assert "busy: 3 requests wait already" in str(displaced.error)
+    for session in ("c", ""):
+        with pytest.raises(BusyError):
+            queue.add(fill(session))
+    assert len(queue) == 3
 
 
 def test_who_is_refused_is_told_to_come_back_when_the_next_fill_is_likely_to_have_ended() -> None:
@@ -127,9 +144,12 @@ def test_every_fill_leaves_the_queue_once_and_a_session_never_runs_twice(
     running: list[Fill] = []
     for what, session in events:
         own = [each for each in added if each.request.session == session]
-        if what == "add" and (len(queue) < 4 or (session and any(each not in left for each in own))):
-            added.append(fill(session))
-            left += filter(None, [queue.add(added[-1])])
+        if what == "add":
+            newest = fill(session)
+            with contextlib.suppress(BusyError):
+                displaced = queue.add(newest)
+                added.append(newest)
+                left += [displaced.fill] if displaced else []
         elif what == "next" and (taken := queue.next()):
             left.append(taken)
             running.append(taken)

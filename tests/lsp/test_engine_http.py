@@ -481,6 +481,25 @@ async def test_an_engine_that_falls_silent_is_given_up(monkeypatch: pytest.Monke
     assert "does not answer" in str(stage.faults[0])
 
 
+@pytest.mark.parametrize("drops", [b"", b"H", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n{"])
+@on_loop
+async def test_a_server_that_lets_one_in_and_says_nothing_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, drops: bytes
+) -> None:
+    monkeypatch.setattr("tenon_lsp.engines.http.FIRST_NEWS_S", 0.2)
+
+    async def say(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(drops)
+        await writer.drain()
+
+    async with await asyncio.start_server(say, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with staged(f"http://127.0.0.1:{port}") as stage:
+            fault = await stage.fault()
+            assert str(fault) == f"the engine at 127.0.0.1:{port} does not answer"
+            assert [str(each) for each in stage.faults] == [str(fault)]
+
+
 @on_loop
 async def test_closing_while_it_connects_leaves_nothing() -> None:
     with serving(Odd().app) as url:

@@ -158,7 +158,33 @@ async def test_an_address_may_be_the_servers_or_the_whole_one(base: str, path: s
     assert [asked.path for asked in stub.asked] == [path]
 
 
+@pytest.mark.parametrize("number", [-(10**400), math.inf, -math.inf])
+@on_loop
+async def test_a_log_probability_out_of_all_bounds_does_no_harm(number: float) -> None:
+    answer = json.dumps(completion("1", logprobs=[math.inf, number]))
+    stub = Stub(lambda _: Response(answer, media_type="application/json"))
+    with serving(stub.app) as url:
+        stage = Stage(Completions(), url)
+        try:
+            result = await stage.engine.fill(REQUEST)
+            assert 0 <= result.holes[0].confidence <= 1
+        except EngineError as error:
+            assert "is not understood (a log probability is no number)" in str(error)
+        await stage.engine.close()
+
+
 # llama.cpp
+
+
+@pytest.mark.parametrize("base", ["", "/v1", "/v1/"])
+@on_loop
+async def test_infill_is_asked_beside_the_other_protocols_version(base: str) -> None:
+    stub = Stub(lambda _: {"content": "1"})
+    with serving(stub.app) as url:
+        stage = Stage(Infill(), url + base)
+        await stage.engine.fill(REQUEST)
+        await stage.engine.close()
+    assert [asked.path for asked in stub.asked] == ["/infill"]
 
 
 @on_loop

@@ -58,16 +58,16 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
-def count(text: str) -> int:
+def count(text: str, *, least: int = 1) -> int:
     """argparse type: a whole number from 1."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text!r}")
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least}, not {text!r}")
     return int(text)
 
 
 def index(text: str) -> int:
     """argparse type: a whole number from 0."""
-    return 0 if text == "0" else count(text)
+    return count(text, least=0)
 
 
 def seed(text: str) -> int:

@@ -102,9 +102,7 @@ def check_certificate(certificate: Certificate) -> None:
         OSError,
     ) as error:  # an encrypted key is one: nobody is there to be asked for its word
         names = f"{certificate.chain} and {certificate.key}"
-        raise InputFileError(
-            f"{names} are no certificate and its unencrypted key: {error.strerror}"
-        ) from error
+        raise InputFileError(f"{names} are no certificate and its unencrypted key") from error
 
 
 def _listen_tcp(place: TcpPlace) -> socket.socket:

@@ -75,7 +75,9 @@ class FillForm(Form):
     candidates: int = Field(1, ge=1, le=MAX_CANDIDATES)
     temperature: float = Field(0.0, ge=0, le=MAX_TEMPERATURE, description="0 is greedy.")
     seed: int = Field(0, ge=0, lt=2**SEED_BITS)
-    deadline_ms: Annotated[int, Field(gt=0, le=DEADLINE_MS_MAX)] | None = None
+    deadline_ms: Annotated[int, Field(gt=0, le=DEADLINE_MS_MAX)] | None = Field(
+        None, description="Of waiting and filling together; without one, filling ends after two minutes."
+    )
     session: str = Field(
         "", description="One document of one editor: its newest request ends the older ones; '' is none."
     )

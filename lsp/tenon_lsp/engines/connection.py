@@ -63,8 +63,7 @@ class Endpoint:
         base = self.url.rstrip("/")
         if base.endswith(route[route.rindex("/") :]):
             return base
-        version = "/v1"
-        return base + (route.removeprefix(version) if base.endswith(version) else route)
+        return base.removesuffix("/v1") + route  # a route has its own version, or none
 
 
 class RefusedError(EngineError):
@@ -143,6 +142,10 @@ class Connection:
         sentence = f"the answer of the engine at {self.endpoint.name} is not understood ({reason})"
         return EngineError(EngineFault.UNAVAILABLE, sentence)
 
+    def silent(self) -> EngineError:
+        """What to raise for an other side that says nothing."""
+        return EngineError(EngineFault.UNAVAILABLE, f"the engine at {self.endpoint.name} does not answer")
+
     async def close(self) -> None:
         """Close it, and with it every answer that is still being read."""
         await self._client.aclose()
@@ -156,7 +159,7 @@ class Connection:
         try:
             yield
         except (TimeoutError, httpx.ReadTimeout):
-            sentence = f"the engine at {name} does not answer"
+            raise self.silent() from None
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             sentence = f"the engine at {name} cannot be reached ({self._shown(str(error)) or 'time-out'})"
         except (httpx.TransportError, httpx.StreamError) as error:

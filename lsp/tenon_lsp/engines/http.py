@@ -30,6 +30,7 @@ from tenon_lsp.engines.health import Health, Listeners
 SESSION_HEADER = "X-Session-Id"  # by which a cluster sends a session to one replica
 FILL_ROUTE = "/v1/infill"
 NEWS_ROUTE = "/v1/events"
+FIRST_NEWS_S = 15.0  # an engine says at once how it is, even while it loads
 NEWS_SILENCE_S = 40.0  # the engine says that it is there every 15 s
 NEWS_AGAIN_S = 1.0
 
@@ -140,7 +141,10 @@ class HttpEngine:
             raise
         if self._linking is task:
             self._link = link
-            await asyncio.shield(link.first_news)  # of a link that breaks, `_dropped` is told
+            try:  # of a link that breaks, `_dropped` is told
+                await asyncio.wait_for(asyncio.shield(link.first_news), FIRST_NEWS_S)
+            except asyncio.TimeoutError:
+                raise self._dropped(link, link.silent()) from None
             return link
         await link.close()
         raise EngineError(EngineFault.DIED, "the engine was closed")
@@ -211,6 +215,10 @@ class _Link:
     def had_news(self) -> bool:
         """Whether there is, or was, an engine at the other end."""
         return self.first_news.done() and self.first_news.exception() is None
+
+    def silent(self) -> EngineError:
+        """What to say of an other end that lets one in and says nothing."""
+        return self._connection.silent()
 
     async def fill(self, message: Mapping[str, object], on_step: StepListener | None) -> FillResult:
         """Ask, pass on the steps, return the result; leaving early closes the answer, which cancels the fill."""

@@ -98,8 +98,12 @@ def sampling(question: Question) -> dict[str, object]:
 
 def confidence(log_probabilities: Iterable[object]) -> float:
     """The product of the tokens' probabilities; UNKNOWN_CONFIDENCE where there are none."""
-    numbers = [each for each in log_probabilities if isinstance(each, int | float) and not math.isnan(each)]
-    return math.exp(min(0.0, math.fsum(numbers))) if numbers else UNKNOWN_CONFIDENCE
+    try:
+        numbers = [float(each) for each in log_probabilities if isinstance(each, int | float)]
+    except OverflowError:
+        raise ValueError("a log probability is no number") from None
+    known = [min(0.0, number) for number in numbers if not math.isnan(number)]
+    return math.exp(math.fsum(known)) if known else UNKNOWN_CONFIDENCE
 
 
 def choices(form: object) -> list[dict[str, object]]:
