@@ -145,13 +145,10 @@ class BatchedNetwork(Generic[C]):
             if turn not in self._forwards and not turn.is_done:
                 self._forwards.append(turn)
                 self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: turn.is_done or self._may_forward() or (not turn.is_running and turn.is_stopped())
-            )
+            if not (turn.is_done or self._may_forward()):
+                self._await_turn(turn)
             if turn.is_done:
                 return []
-            if turn.is_stopped():
-                raise _GivenUpError
             self._is_taken = True
             wait_s = self._wait_until - time.monotonic()
             if wait_s > 0:
@@ -161,6 +158,14 @@ class BatchedNetwork(Generic[C]):
             for each in batch:
                 each.is_running = True
             return batch
+
+    def _await_turn(self, turn: _Turn[C]) -> None:
+        def is_given_up() -> bool:
+            return not turn.is_running and bool(turn.is_stopped())
+
+        self._changed.wait_for(lambda: turn.is_done or self._may_forward() or is_given_up())
+        if not turn.is_done and is_given_up():
+            raise _GivenUpError
 
     def _may_forward(self) -> bool:
         return not self._is_taken and (self._encoded_last or not self._encodings)
