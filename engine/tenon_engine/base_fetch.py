@@ -303,7 +303,7 @@ def size_bytes(folder: Path) -> int:
     for parent, _, names in os.walk(folder):  # leaves out a folder that has gone
         for name in names:
             with contextlib.suppress(FileNotFoundError):
-                total += os.path.getsize(os.path.join(parent, name))
+                total += Path(parent, name).stat().st_size
     return total
 
 
