@@ -48,7 +48,7 @@ test-editors: $(TEST_READY) vscode-packages ## tests in real editors, set up the
 	@echo "==> tests in editors"
 	@TENON_EDITORS="$(EDITORS)" $(BIN)/python -m pytest -rs tests/editors $(PYTEST_ARGS)
 
-vscode: vscode-packages ## package the VS Code extension: editors/vscode/tenon.vsix
+vscode: vscode-packages ## package the VS Code extension: editors/vscode/tenon.vsix (Node 20 or newer)
 	@cd editors/vscode && npm run --silent package
 
 # Without Node the tests of the extension are skipped, and say so.

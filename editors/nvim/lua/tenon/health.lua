@@ -52,7 +52,7 @@ local function check_program()
       "or name it: require('tenon').setup({ cmd = { '/path/to/tenon', 'lsp' } })",
     })
   end
-  health.ok(("%s is %s"):format(program, path))
+  health.ok(program == path and path or ("%s is %s"):format(program, path))
   local is_run, done = pcall(function()
     return vim.system({ path, "--version" }, { text = true }):wait(VERSION_MS)
   end)
