@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from tenon_engine.errors import InputFileError, WeightsCorruptError, WeightsMissingError
+from tenon_engine.folder_size import size_bytes
 from tenon_engine.progress import Progress
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -295,16 +296,6 @@ def _wait_for(process: subprocess.Popen[bytes], show: Callable[[], None]) -> byt
             return process.communicate(timeout=_PIP_POLL_S)[1]
         except subprocess.TimeoutExpired:
             show()
-
-
-def size_bytes(folder: Path) -> int:
-    """Of all files below a folder, in which somebody else may make and remove files and folders meanwhile."""
-    total = 0
-    for parent, _, names in os.walk(folder):  # leaves out a folder that has gone
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                total += Path(parent, name).stat().st_size
-    return total
 
 
 def _pip_failure(messages: str) -> Exception:

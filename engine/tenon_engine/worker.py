@@ -301,7 +301,7 @@ class Worker:
 def _what_is_left(fill: Fill) -> FillRequest:
     """The request with the time that is left of its own: its clock runs while it waits, too.
 
-    One without a deadline gets as much as any may have, so that others have their turn.
+    One without a deadline gets a long one, so that others have their turn.
     """
     limit_ms = fill.request.deadline_ms
     if limit_ms is None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tenon_engine import base_fetch, base_weights
+from tenon_engine import base_weights
 from tenon_engine.base_convert import Dtype
 from tenon_engine.base_fetch import BaseSource
 from tenon_engine.errors import (
@@ -30,6 +30,7 @@ from tenon_engine.errors import (
     WeightsCorruptError,
     WeightsMissingError,
 )
+from tenon_engine.folder_size import size_bytes
 
 if TYPE_CHECKING:
     from tests.engine.conftest import TinyBase
@@ -218,7 +219,7 @@ def test_the_size_of_a_folder_is_told_while_its_folders_come_and_go(tmp_path: Pa
     stirring = threading.Thread(target=stir)
     stirring.start()
     try:
-        assert {base_fetch.size_bytes(tmp_path) for _ in range(2000)} == {3}
+        assert {size_bytes(tmp_path) for _ in range(2000)} == {3}
     finally:
         is_over.set()
         stirring.join()
